@@ -1,0 +1,117 @@
+"""How fast an LLM will go on a chip, what limits it, what fits, and what would change that.
+
+An analytical performance model of LLM inference on the roofline:
+``time >= max(FLOPs / peak, bytes / bandwidth)``. Write ``import perfmodel as pm``; every physical
+argument is a keyword; every number is in SI base units (s, B, FLOP, B/s, FLOP/s, tokens).
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+from perfmodel.answers.compare import Comparison, compare
+from perfmodel.answers.estimate import Estimate, decode, estimate, prefill
+from perfmodel.answers.generate import Generation, generate
+from perfmodel.answers.growth import KvGrowth, kv_growth
+from perfmodel.answers.memory import DeviceMemory, max_batch, max_context, memory
+from perfmodel.answers.ridges import (
+    critical_context,
+    gemm_ridge_batch,
+    ridge_batch,
+    ridge_intensity,
+    roof,
+    step_ridge_batch,
+)
+from perfmodel.base import errors, units
+from perfmodel.base.precision import Format, Precision
+from perfmodel.base.spec import Origin, Source
+from perfmodel.machine.efficiency import Efficiency
+from perfmodel.machine.hardware import GpuSpec, PeakFlops
+from perfmodel.sources.catalog import gpu, gpus, model, models, read_gpu
+from perfmodel.sources.huggingface import read_hf
+from perfmodel.work.forward import forward
+from perfmodel.work.layers import Attention, FeedForward, Totals
+from perfmodel.work.layers.embedding import Embedding, Head
+from perfmodel.work.operation import Operation
+from perfmodel.work.shape import ModelShape
+from perfmodel.work.step import Group, Step
+
+if TYPE_CHECKING:
+    from perfmodel.interfaces import symbolic
+    from perfmodel.interfaces.sweep import Sweep, sweep
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "Attention",
+    "Comparison",
+    "DeviceMemory",
+    "Efficiency",
+    "Embedding",
+    "Estimate",
+    "FeedForward",
+    "Format",
+    "Generation",
+    "GpuSpec",
+    "Group",
+    "Head",
+    "KvGrowth",
+    "ModelShape",
+    "Operation",
+    "Origin",
+    "PeakFlops",
+    "Precision",
+    "Source",
+    "Step",
+    "Sweep",
+    "Totals",
+    "compare",
+    "critical_context",
+    "decode",
+    "errors",
+    "estimate",
+    "forward",
+    "gemm_ridge_batch",
+    "generate",
+    "gpu",
+    "gpus",
+    "kv_growth",
+    "max_batch",
+    "max_context",
+    "memory",
+    "model",
+    "models",
+    "prefill",
+    "read_gpu",
+    "read_hf",
+    "ridge_batch",
+    "ridge_intensity",
+    "roof",
+    "step_ridge_batch",
+    "sweep",
+    "symbolic",
+    "units",
+]
+
+# What needs NumPy or SymPy is imported when it is first asked for.
+_LAZY = {
+    "Sweep": "perfmodel.interfaces.sweep",
+    "sweep": "perfmodel.interfaces.sweep",
+    "symbolic": "perfmodel.interfaces.symbolic",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = importlib.import_module(_LAZY[name])
+    found = (
+        module if _LAZY[name].endswith("." + name) and name == "symbolic" else getattr(module, name)
+    )
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -1,0 +1,122 @@
+"""Several precisions, chips or models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from perfmodel.answers.estimate import Estimate, decode
+from perfmodel.base.errors import InvalidValueError, UnsupportedFormatError
+from perfmodel.base.spec import Spec
+from perfmodel.machine.efficiency import IDEAL, Efficiency
+from perfmodel.machine.hardware import GpuSpec
+from perfmodel.work.shape import ModelShape, PrecisionLike
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class ComparisonRow(Spec):
+    """One combination: its estimate, or why there is none."""
+
+    model: str
+    gpu: str
+    precision: str
+    estimate: Estimate | None
+    unsupported: str | None = None
+
+
+class Comparison(Spec):
+    """Decode steps side by side."""
+
+    rows: tuple[ComparisonRow, ...]
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a combination; times [s], bytes [B], FLOPs [FLOP], tokens/s [1/s]."""
+        import pandas as pd
+
+        numbers = ("time", "floor", "bound", "tokens_per_second", "flops", "bytes", "fits")
+        return pd.DataFrame(
+            {"model": row.model, "gpu": row.gpu, "precision": row.precision}
+            | {key: getattr(row.estimate, key, None) for key in numbers}
+            | {"unsupported": row.unsupported}
+            for row in self.rows
+        )
+
+
+def compare(
+    model: ModelShape | Sequence[ModelShape],
+    gpu: GpuSpec | Sequence[GpuSpec],
+    *,
+    batch: int,
+    context: int | None = None,
+    precisions: Iterable[PrecisionLike] = (None,),
+    efficiency: Efficiency = IDEAL,
+) -> Comparison:
+    """Decode the same batch with several precisions, chips or models.
+
+    Parameters
+    ----------
+    model : ModelShape or sequence of ModelShape
+        The models.
+    gpu : GpuSpec or sequence of GpuSpec
+        The chips.
+    batch : int
+        Sequences [1].
+    context : int or None
+        Tokens that each new token attends, itself included [1].
+    precisions : iterable of Precision or str or None
+        The precisions; None is the checkpoint's own, else bf16.
+    efficiency : Efficiency
+        How far below the roofs; the default is the roofs themselves.
+
+    Returns
+    -------
+    Comparison
+        Every combination, in order; one that a chip has no format for says so and stops no other.
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, ModelShape, compare
+    >>> a100 = GpuSpec(name="A100", memory_bandwidth=2.039e12, peak_flops={"bf16": 312e12})
+    >>> table = compare(
+    ...     ModelShape.from_totals(params=8e9), a100, batch=1, precisions=["bf16", "fp8"]
+    ... )
+    >>> [row.unsupported for row in table.rows]
+    [None, 'A100 has no fp8 peak; it has: bf16']
+    """
+    if isinstance(precisions, str):
+        raise InvalidValueError(
+            f"precisions: expected a list of precisions, got the text {precisions!r}"
+        )
+    models = [model] if isinstance(model, ModelShape) else list(model)
+    gpus = [gpu] if isinstance(gpu, GpuSpec) else list(gpu)
+    wanted = list(precisions)
+    rows = [_row(m, g, p, batch, context, efficiency) for m in models for g in gpus for p in wanted]
+    return Comparison(rows=tuple(rows))
+
+
+def _row(
+    model: ModelShape,
+    gpu: GpuSpec,
+    precision: PrecisionLike,
+    batch: int,
+    context: int | None,
+    efficiency: Efficiency,
+) -> ComparisonRow:
+    found, unsupported = None, None
+    try:
+        found = decode(
+            model, gpu, batch=batch, context=context, precision=precision, efficiency=efficiency
+        )
+    except UnsupportedFormatError as error:
+        unsupported = str(error)
+    name = model.resolve_precision(precision).name
+    return ComparisonRow(
+        model=model.name, gpu=gpu.name, precision=name, estimate=found, unsupported=unsupported
+    )

@@ -1,0 +1,593 @@
+"""How long a step takes, and why: an estimate that keeps everything it was computed from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+
+from pydantic import computed_field, model_validator
+
+from perfmodel.answers._asked import check_subjects, decode_group
+from perfmodel.answers.memory import DeviceMemory, memory_of
+from perfmodel.base._num import Num, as_array, highest, maximum, where
+from perfmodel.base.errors import InvalidValueError, shown
+from perfmodel.base.precision import Precision
+from perfmodel.base.spec import Source, Spec, checked_choice, checked_count
+from perfmodel.machine.efficiency import IDEAL, Efficiency
+from perfmodel.machine.hardware import GpuSpec
+from perfmodel.roofline import compute_time, memory_time
+from perfmodel.work.forward import SmallSteps, forward
+from perfmodel.work.operation import Operation
+from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.step import Group, Step
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Phase: TypeAlias = Literal["decode", "prefill", "step"]
+Bound: TypeAlias = Literal["memory", "compute", "network"]
+
+# What JSON shows beside the fields; it is computed again when the JSON is read.
+_COMPUTED: Final = (
+    "time",
+    "floor",
+    "bound",
+    "flops",
+    "bytes",
+    "intensity",
+    "weight_traffic",
+    "kv_traffic",
+    "activation_traffic",
+    "compute_time",
+    "memory_time",
+    "network_time",
+    "compute_utilization",
+    "memory_utilization",
+    "tokens_per_second",
+    "fits",
+    "assumptions",
+)
+
+
+class Sums(NamedTuple):
+    """Sums over the operations of a step."""
+
+    time: float  # s, each operation at its own roof
+    compute_time: float  # s
+    least_compute_time: float  # s, matrix units alone
+    flops: int
+    weight_bytes: float
+    activation_bytes: float
+    kv_bytes: float
+
+
+class OperationTime(NamedTuple):
+    """One row of an explanation: all calls of an operation in the step."""
+
+    operation: Operation
+    flops: float
+    bytes: float
+    compute_time: float  # s, at the compute roof
+    memory_time: float  # s, at the memory roof
+    time: float  # s, expected
+
+    @property
+    def bound(self) -> Bound:
+        """The longer of the two roofs; a tie is memory."""
+        return "compute" if self.compute_time > self.memory_time else "memory"
+
+
+class Estimate(Spec):
+    """One step of a model on a chip: its time, its limits, and everything they follow from.
+
+    The fields say what was asked and what the step does; all else is computed from them. The same
+    properties can be read on arrays (``sweep``) and on symbols (``symbolic``).
+    """
+
+    phase: Phase
+    model: ModelShape
+    gpu: GpuSpec
+    precision: Precision
+    step: Step
+    efficiency: Efficiency
+    small_steps: SmallSteps
+    weights_only: bool
+    operations: tuple[Operation, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _drop_computed(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            return {key: value for key, value in data.items() if key not in _COMPUTED}
+        return data
+
+    @cached_property
+    def sums(self) -> Sums:
+        """Sums over all operations, in one pass."""
+        peaks: dict[str, float] = {}
+        bandwidth, efficiency = self.gpu.memory_bandwidth, self.efficiency
+        ideal = efficiency is IDEAL
+        time: Num = efficiency.step_overhead if efficiency.step_overhead else 0
+        compute: Num = 0
+        least: Num = 0
+        flops: Num = 0
+        weight: Num = 0
+        activation: Num = 0
+        kv: Num = 0
+        for op in self.operations:
+            calls, fmt = op.calls, op.compute
+            if fmt not in peaks:
+                peaks[fmt] = self.gpu.peak(fmt)
+            at_compute = compute_time(flops=op.flops, peak=peaks[fmt])
+            at_memory = memory_time(nbytes=op.nbytes, bandwidth=bandwidth)
+            expected = (
+                maximum(at_compute, at_memory)
+                if ideal
+                else efficiency.time(compute=at_compute, memory=at_memory)
+            )
+            time = time + calls * expected
+            compute = compute + calls * at_compute
+            if op.kind != "small":
+                least = least + calls * at_compute
+            flops = flops + calls * op.flops
+            weight = weight + calls * op.weight_bytes
+            activation = activation + calls * op.activation_bytes
+            kv = kv + calls * op.kv_bytes
+        return Sums(time, compute, least, flops, weight, activation, kv)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def time(self) -> float:
+        """Operations one after another, each at its own roof (a sum of maxima) [s]."""
+        return self.sums.time
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def floor(self) -> float:
+        """What no honest cold run can beat: compulsory work, perfectly overlapped [s].
+
+        The larger of all matrix FLOPs at their peaks and the compulsory bytes (weights and KV, not
+        activations) at the bandwidth. Norms and their like may run beside the matrix units.
+        """
+        compulsory = self.sums.weight_bytes + self.sums.kv_bytes
+        at_memory = memory_time(nbytes=compulsory, bandwidth=self.gpu.memory_bandwidth)
+        return maximum(self.sums.least_compute_time, at_memory)  # type: ignore[no-any-return]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def bound(self) -> Bound:
+        """The largest of the three total times; a tie is memory."""
+        return where(self.compute_time > self.memory_time, "compute", "memory")  # type: ignore[no-any-return]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of the step [FLOP]."""
+        return self.sums.flops
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def bytes(self) -> float:
+        """Bytes that the step moves [B]."""
+        return self.sums.weight_bytes + self.sums.activation_bytes + self.sums.kv_bytes
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def intensity(self) -> float:
+        """Arithmetic intensity of the whole step [FLOP/B]."""
+        return self.flops / self.bytes
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def weight_traffic(self) -> float:
+        """Weights that the step reads; what memory holds is ``ModelShape.weight_bytes`` [B]."""
+        return self.sums.weight_bytes
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def kv_traffic(self) -> float:
+        """KV cache that the step reads and writes [B]."""
+        return self.sums.kv_bytes
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def activation_traffic(self) -> float:
+        """Inputs and outputs of the operations, and the embedding rows used [B]."""
+        return self.sums.activation_bytes
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def compute_time(self) -> float:
+        """All FLOPs, each at its format's peak [s]."""
+        return self.sums.compute_time
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def memory_time(self) -> float:
+        """All bytes at the bandwidth [s]."""
+        return memory_time(nbytes=self.bytes, bandwidth=self.gpu.memory_bandwidth)  # type: ignore[no-any-return]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def network_time(self) -> float:
+        """Bytes between devices; one device has none [s]."""
+        return 0.0
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def compute_utilization(self) -> float:
+        """Share of ``time`` that the compute roof is busy [1]."""
+        return self.compute_time / self.time
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def memory_utilization(self) -> float:
+        """Share of ``time`` that the memory roof is busy [1]."""
+        return self.memory_time / self.time
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def tokens_per_second(self) -> float:
+        """Tokens of the step over its time, of all sequences together [1/s]."""
+        return self.step.tokens / self.time  # type: ignore[no-any-return]
+
+    @cached_property
+    def memory(self) -> DeviceMemory:
+        """What memory must hold for this step, and whether it does."""
+        return memory_of(self.model, self.gpu, self.step, self.precision)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def fits(self) -> bool | None:
+        """Whether weights and KV cache fit; None where the chip's capacity is not known."""
+        return self.memory.fits
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the numbers take for granted, and what they leave out."""
+        from perfmodel.answers._explain import assumptions
+
+        return assumptions(self)
+
+    @property
+    def sources(self) -> tuple[Source, ...]:
+        """The sources of the chip's, the model's and the efficiency's values, each once."""
+        origins = (*self.gpu.origins, *self.model.origins, *self.efficiency.origins)
+        found = {origin.source.key: origin.source for origin in origins if origin.source}
+        return tuple(found.values())
+
+    def rows(self) -> list[OperationTime]:
+        """Each operation with its work and its times, all calls together."""
+        return [self._row(op) for op in self.operations]
+
+    def _row(self, op: Operation) -> OperationTime:
+        at_compute = compute_time(flops=op.flops, peak=self.gpu.peak(op.compute))
+        at_memory = memory_time(nbytes=op.nbytes, bandwidth=self.gpu.memory_bandwidth)
+        expected = self.efficiency.time(compute=at_compute, memory=at_memory)
+        n = op.calls
+        return OperationTime(
+            op, n * op.flops, n * op.nbytes, n * at_compute, n * at_memory, n * expected
+        )
+
+    def explain(self) -> str:
+        """The estimate as text: each operation, both roofs, which binds, assumptions, sources.
+
+        Returns
+        -------
+        str
+            Several lines, ready to print.
+        """
+        from perfmodel.answers._explain import explain
+
+        return explain(self)
+
+    def to_frame(self) -> pd.DataFrame:
+        """The operations as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row an operation; FLOPs [FLOP], bytes [B] and times [s] of all its calls.
+        """
+        from perfmodel.answers._explain import to_frame
+
+        return to_frame(self)
+
+
+def estimate(
+    model: ModelShape,
+    gpu: GpuSpec,
+    step: Step,
+    *,
+    precision: PrecisionLike = None,
+    efficiency: Efficiency = IDEAL,
+    small_steps: SmallSteps = "fused",
+    weights_only: bool = False,
+) -> Estimate:
+    """Estimate any step: prefill, decode, chunks, verification, or several of them at once.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip.
+    step : Step
+        Which sequences take part, with how many tokens each.
+    precision : Precision or str or None
+        What is stored, moved and computed in; None: the checkpoint's own, else bf16.
+    efficiency : Efficiency
+        How far below the roofs; the default is the roofs themselves.
+    small_steps : {"fused", "separate"}
+        Whether norms, residual additions and activations are listed with their own traffic.
+    weights_only : bool
+        Count nothing but reading the weights and multiplying by them [flag].
+
+    Returns
+    -------
+    Estimate
+        Times, traffic, limits; ``explain()`` says how they came about.
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be, or a context exceeds learned positions.
+    UnsupportedFormatError
+        If the chip has no peak for a format that the precision computes in.
+
+    Examples
+    --------
+    Eight sequences that decode beside a 512-token chunk of a prompt, in one pass:
+
+    >>> from perfmodel import GpuSpec, Group, ModelShape, Step, estimate
+    >>> h100 = GpuSpec(name="H100", memory_bandwidth=3.35e12, peak_flops={"bf16": 989e12})
+    >>> mixed = Step(groups=(Group(count=8, new=1, past=999), Group(count=1, new=512, logits=0)))
+    >>> shape = ModelShape.from_totals(params=8e9, kv_bytes_per_token=131072)
+    >>> estimate(shape, h100, mixed).step.tokens
+    520
+    """
+    check_subjects(model, gpu)
+    if not isinstance(step, Step):
+        raise InvalidValueError(f"step: expected a Step, got {shown(step)}")
+    return estimate_unchecked(
+        "step",
+        model,
+        gpu,
+        step.groups,
+        precision=precision,
+        efficiency=efficiency,
+        small_steps=small_steps,
+        weights_only=weights_only,
+    )
+
+
+def decode(
+    model: ModelShape,
+    gpu: GpuSpec,
+    *,
+    batch: int,
+    context: int | None = None,
+    shared_past: int = 0,
+    precision: PrecisionLike = None,
+    efficiency: Efficiency = IDEAL,
+    small_steps: SmallSteps = "fused",
+    weights_only: bool = False,
+) -> Estimate:
+    """Estimate one decode step: every sequence of the batch gains one token.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip.
+    batch : int
+        Sequences [1].
+    context : int or None
+        Tokens that the new token attends, itself included; None only for a shape without a
+        cache [1].
+    shared_past : int
+        Tokens of a prefix that all sequences share; their KV is read and held once [1].
+    precision : Precision or str or None
+        What is stored, moved and computed in; None: the checkpoint's own, else bf16.
+    efficiency : Efficiency
+        How far below the roofs; the default is the roofs themselves.
+    small_steps : {"fused", "separate"}
+        Whether norms, residual additions and activations are listed with their own traffic.
+    weights_only : bool
+        Count nothing but reading the weights and multiplying by them [flag].
+
+    Returns
+    -------
+    Estimate
+        Times, traffic, limits; ``explain()`` says how they came about.
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be, or the context exceeds learned positions.
+    NoCacheError
+        If a context is given for a shape without a cache.
+    UnsupportedFormatError
+        If the chip has no peak for a format that the precision computes in.
+
+    Notes
+    -----
+    Assumes the convention of the physics page: 2 FLOPs per multiply-add, weights once a step, KV
+    of exactly ``context`` tokens a sequence, norms and activations fused.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, ModelShape, decode
+    >>> h100 = GpuSpec(name="H100", memory_bandwidth=3.35e12, peak_flops={"bf16": 989e12})
+    >>> step = decode(ModelShape.from_totals(params=8e9), h100, batch=64)
+    >>> f"{step.time * 1e3:.2f} ms, {step.tokens_per_second:,.0f} tokens/s, {step.bound}"
+    '4.78 ms, 13,400 tokens/s, memory'
+    """
+    check_subjects(model, gpu)
+    group = decode_group(model, batch, context, shared_past)
+    return estimate_unchecked(
+        "decode",
+        model,
+        gpu,
+        (group,),
+        precision=precision,
+        efficiency=efficiency,
+        small_steps=small_steps,
+        weights_only=weights_only,
+    )
+
+
+def prefill(
+    model: ModelShape,
+    gpu: GpuSpec,
+    *,
+    prompt: int,
+    batch: int = 1,
+    past: int = 0,
+    shared_past: int = 0,
+    logits: Literal["last", "all", "none"] = "last",
+    precision: PrecisionLike = None,
+    efficiency: Efficiency = IDEAL,
+    small_steps: SmallSteps = "fused",
+    weights_only: bool = False,
+) -> Estimate:
+    """Estimate the pass over a prompt, or over a chunk of it.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip.
+    prompt : int
+        New tokens of each sequence [1].
+    batch : int
+        Sequences [1].
+    past : int
+        Tokens of each sequence already cached: earlier chunks, or a prefix [1].
+    shared_past : int
+        Those of them that all sequences share; their KV is read and held once [1].
+    logits : {"last", "all", "none"}
+        For which positions the output head runs; "none" for all chunks but the last.
+    precision : Precision or str or None
+        What is stored, moved and computed in; None: the checkpoint's own, else bf16.
+    efficiency : Efficiency
+        How far below the roofs; the default is the roofs themselves.
+    small_steps : {"fused", "separate"}
+        Whether norms, residual additions and activations are listed with their own traffic.
+    weights_only : bool
+        Count nothing but reading the weights and multiplying by them [flag].
+
+    Returns
+    -------
+    Estimate
+        Times, traffic, limits; ``explain()`` says how they came about.
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be, or the context exceeds learned positions.
+    UnsupportedFormatError
+        If the chip has no peak for a format that the precision computes in.
+
+    Notes
+    -----
+    Assumes causal attention: ``prompt * past + prompt (prompt + 1) / 2`` pairs a head.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, ModelShape, prefill
+    >>> a100 = GpuSpec(name="A100", memory_bandwidth=2.039e12, peak_flops={"bf16": 312e12})
+    >>> step = prefill(ModelShape.from_totals(params=596049920), a100, prompt=512)
+    >>> step.intensity, step.bound
+    (512.0, 'compute')
+    """
+    check_subjects(model, gpu)
+    checked_choice("logits", logits, ("last", "all", "none"))
+    new = checked_count("prompt", prompt)
+    group = Group(
+        count=checked_count("batch", batch),
+        new=new,
+        past=checked_count("past", past, 0),
+        logits={"last": 1, "all": new, "none": 0}[logits],
+        shared_past=checked_count("shared_past", shared_past, 0),
+    )
+    return estimate_unchecked(
+        "prefill",
+        model,
+        gpu,
+        (group,),
+        precision=precision,
+        efficiency=efficiency,
+        small_steps=small_steps,
+        weights_only=weights_only,
+    )
+
+
+def estimate_unchecked(
+    phase: Phase,
+    model: ModelShape,
+    gpu: GpuSpec,
+    groups: tuple[Group, ...],
+    *,
+    precision: PrecisionLike = None,
+    efficiency: Efficiency = IDEAL,
+    small_steps: SmallSteps = "fused",
+    weights_only: bool = False,
+) -> Estimate:
+    """The estimate of a step whose numbers have been checked, or are arrays or symbols."""
+    checked_choice("small_steps", small_steps, ("fused", "separate"))
+    if not isinstance(efficiency, Efficiency):
+        raise InvalidValueError(f"efficiency: expected an Efficiency, got {shown(efficiency)}")
+    limit = model.position_limit
+    if limit is not None:
+        _within_positions(model, groups, limit)
+    formats = model.resolve_precision(precision)
+    step = Step.trusted(groups=groups)
+    operations: Iterable[Operation] = forward(model, step, formats, small_steps=small_steps)
+    if weights_only:
+        operations = (op.weights_only() for op in operations if op.kind == "linear")
+    found = Estimate.trusted(
+        phase=phase,
+        model=model,
+        gpu=gpu,
+        precision=formats,
+        step=step,
+        efficiency=efficiency,
+        small_steps=small_steps,
+        weights_only=bool(weights_only),
+        operations=tuple(operations),
+    )
+    found.sums  # noqa: B018  a format that the chip lacks is an error now, not at the first look
+    return found
+
+
+def decode_time_between(last: Estimate, first_context: int) -> float:
+    """Time of all decode steps from one context to that of an estimate, both included [s]."""
+    import numpy as np
+
+    group = last.step.groups[0]
+    past = as_array(np.arange(first_context - 1, group.past + 1))
+    every = Group.trusted(count=group.count, new=1, past=past, logits=1, shared_past=0)
+    steps = estimate_unchecked(
+        "decode",
+        last.model,
+        last.gpu,
+        (every,),
+        precision=last.precision,
+        efficiency=last.efficiency,
+        small_steps=last.small_steps,
+    )
+    return float(np.sum(steps.time))
+
+
+def _within_positions(model: ModelShape, groups: tuple[Group, ...], limit: int) -> None:
+    for group in groups:
+        longest = highest(group.context)
+        if longest is not None and longest > limit:
+            raise InvalidValueError(
+                f"context: {model.name} has {limit} learned positions, got a context of {longest}"
+            )

@@ -1,0 +1,103 @@
+"""How the KV cache grows with context, and where it overtakes the weights."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from perfmodel.answers.memory import largest
+from perfmodel.base.errors import InvalidValueError, UnboundedError, shown
+from perfmodel.base.spec import Spec, checked_count
+from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.step import Group
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class KvGrowth(Spec):
+    """Bytes of KV cache against context, and where they overtake the weights."""
+
+    batch: int
+    precision: str
+    weights: float  # B
+    contexts: tuple[int, ...]
+    kv: tuple[float, ...]  # B
+    overtakes: int | None
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a context: tokens [1], bytes of the batch [B], ratio to the weights [1]."""
+        import pandas as pd
+
+        ratio = [kv / self.weights for kv in self.kv]
+        return pd.DataFrame({"context": self.contexts, "kv": self.kv, "kv_over_weights": ratio})
+
+
+def kv_growth(
+    model: ModelShape,
+    *,
+    contexts: Sequence[int],
+    batch: int = 1,
+    precision: PrecisionLike = None,
+) -> KvGrowth:
+    """How the KV cache of a batch grows with context, and where it overtakes the weights.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    contexts : sequence of int
+        Tokens of each sequence, one or more lengths [1].
+    batch : int
+        Sequences [1].
+    precision : Precision or str or None
+        What weights and KV are stored in; None: the checkpoint's own, else bf16.
+
+    Returns
+    -------
+    KvGrowth
+        ``kv`` [B] for each context, and ``overtakes``: the shortest context at which KV exceeds
+        the weights [1], or None if none does.
+
+    Raises
+    ------
+    NoCacheError
+        If the shape has no cache.
+    InvalidValueError
+        If an argument is not what it should be.
+
+    Examples
+    --------
+    >>> from perfmodel import ModelShape, kv_growth
+    >>> growth = kv_growth(
+    ...     ModelShape.from_totals(params=8e9, kv_bytes_per_token=1e5), contexts=[1000], batch=64
+    ... )
+    >>> growth.kv, growth.overtakes  # 64 * 1e5 B a token; 16e9 / 6.4e6 = 2500 tokens
+    ((6400000000.0,), 2501)
+    """
+    if not isinstance(model, ModelShape):
+        raise InvalidValueError(f"model: expected a ModelShape, got {shown(model)}")
+    model.require_cache()
+    formats = model.resolve_precision(precision)
+    batch = checked_count("batch", batch)
+    lengths = tuple(checked_count("contexts", context) for context in contexts)
+    if not lengths:
+        raise InvalidValueError("contexts: expected at least one, got none")
+
+    def kv(context: int) -> float:
+        group = Group.trusted(count=batch, new=context, past=0, logits=0, shared_past=0)
+        return model.cache_of(group, formats)  # type: ignore[no-any-return]
+
+    weights = model.weight_bytes(formats)
+    try:
+        overtakes = 1 + largest(lambda context: kv(context) <= weights)
+    except UnboundedError:
+        overtakes = None
+    return KvGrowth(
+        batch=batch,
+        precision=formats.name,
+        weights=weights,
+        contexts=lengths,
+        kv=tuple(kv(context) for context in lengths),
+        overtakes=overtakes,
+    )

@@ -1,0 +1,261 @@
+"""What memory must hold: weights and KV cache; what fits, and how much of it fits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+from perfmodel.answers._asked import check_subjects, decode_group
+from perfmodel.base.errors import DoesNotFitError, InvalidValueError, UnboundedError
+from perfmodel.base.precision import Precision
+from perfmodel.base.spec import MAX_COUNT, Spec, checked_count
+from perfmodel.base.units import si
+from perfmodel.machine.hardware import GpuSpec
+from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.step import Group, Step
+
+
+class DeviceMemory(Spec):
+    """What one device must hold for a batch of sequences, and what it has."""
+
+    precision: str
+    weights: float  # B
+    kv: float  # B
+    state: float  # B
+    capacity: float | None  # B
+    capacity_kind: Literal["visible", "marketed"] | None
+
+    @property
+    def needed(self) -> float:
+        """Weights, KV cache and state together [B]."""
+        return self.weights + self.kv + self.state
+
+    @property
+    def free(self) -> float | None:
+        """What is left; negative where it does not fit, None where the capacity is unknown [B]."""
+        return None if self.capacity is None else self.capacity - self.needed
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether it fits; None where the chip's capacity is unknown."""
+        return None if self.capacity is None else self.needed <= self.capacity
+
+    def shortfall(self) -> str:
+        """What is missing, in words: needs X, has Y (SI prefixes)."""
+        has = "an unknown capacity" if self.capacity is None else si(self.capacity, "B", 4)
+        return f"needs {si(self.needed, 'B', 4)}, has {has}"
+
+
+def memory_of(model: ModelShape, gpu: GpuSpec, step: Step, precision: Precision) -> DeviceMemory:
+    """Memory after a step, its new tokens included; for numbers of any kind, unchecked."""
+    return DeviceMemory.trusted(
+        precision=precision.name,
+        weights=model.weight_bytes(precision),
+        kv=sum(model.cache_of(group, precision) for group in step.groups),
+        state=step.sequences * model.state_bytes(precision),
+        capacity=gpu.capacity,
+        capacity_kind=gpu.capacity_kind,
+    )
+
+
+def memory(
+    model: ModelShape,
+    gpu: GpuSpec,
+    *,
+    batch: int,
+    context: int | None = None,
+    shared_past: int = 0,
+    precision: PrecisionLike = None,
+) -> DeviceMemory:
+    """What a chip must hold for a batch of sequences, and whether it does.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip; without a capacity, ``fits`` and ``free`` are None.
+    batch : int
+        Sequences [1].
+    context : int or None
+        Tokens of each; None only for a shape without a cache [1].
+    shared_past : int
+        Tokens of a prefix that all sequences share and that is held once [1].
+    precision : Precision or str or None
+        What weights and KV are stored in; None: the checkpoint's own, else bf16.
+
+    Returns
+    -------
+    DeviceMemory
+        ``weights``, ``kv``, ``state``, ``needed``, ``free`` [B] and ``fits``.
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be.
+    NoCacheError
+        If a context is given for a shape without a cache.
+
+    Notes
+    -----
+    Logical bytes: no paging, no runtime reserve, no activation buffers.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, ModelShape, memory
+    >>> card = GpuSpec(
+    ...     name="24 GB", memory_bandwidth=1e12, memory_capacity=24e9, peak_flops={"bf16": 1e14}
+    ... )
+    >>> held = memory(ModelShape.from_totals(params=8e9), card, batch=1)
+    >>> held.fits, held.free
+    (True, 8000000000.0)
+    """
+    check_subjects(model, gpu)
+    step = Step.trusted(groups=(decode_group(model, batch, context, shared_past),))
+    return memory_of(model, gpu, step, model.resolve_precision(precision))
+
+
+def max_batch(
+    model: ModelShape, gpu: GpuSpec, *, context: int, precision: PrecisionLike = None
+) -> int:
+    """The most sequences of a context that a chip holds beside the weights.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip, with a capacity.
+    context : int
+        Tokens of each sequence [1].
+    precision : Precision or str or None
+        What weights and KV are stored in; None: the checkpoint's own, else bf16.
+
+    Returns
+    -------
+    int
+        Sequences [1]; this many fit and one more does not.
+
+    Raises
+    ------
+    DoesNotFitError
+        If not even one sequence fits.
+    NoCacheError
+        If the shape has no cache.
+    InvalidValueError
+        If an argument is not what it should be, or the chip's capacity is unknown.
+
+    Examples
+    --------
+    Beside 16 GB of weights, 8 GB are left for sequences of 1,000 tokens of 100 kB:
+
+    >>> from perfmodel import GpuSpec, ModelShape, max_batch
+    >>> card = GpuSpec(
+    ...     name="24 GB", memory_bandwidth=1e12, memory_capacity=24e9, peak_flops={"bf16": 1e14}
+    ... )
+    >>> max_batch(ModelShape.from_totals(params=8e9, kv_bytes_per_token=1e5), card, context=1000)
+    80
+    """
+    held = _held(model, gpu, precision)
+    context = checked_count("context", context)
+    return _at_least_one(largest(lambda batch: held(batch, context).fits), held(1, context))
+
+
+def max_context(
+    model: ModelShape, gpu: GpuSpec, *, batch: int, precision: PrecisionLike = None
+) -> int:
+    """The longest context of every sequence of a batch that a chip holds beside the weights.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip, with a capacity.
+    batch : int
+        Sequences [1].
+    precision : Precision or str or None
+        What weights and KV are stored in; None: the checkpoint's own, else bf16.
+
+    Returns
+    -------
+    int
+        Tokens [1]; learned positions limit it, rotary ones do not.
+
+    Raises
+    ------
+    DoesNotFitError
+        If not even one token of each sequence fits.
+    UnboundedError
+        If every layer has a window and memory limits nothing.
+    NoCacheError
+        If the shape has no cache.
+    InvalidValueError
+        If an argument is not what it should be, or the chip's capacity is unknown.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, ModelShape, max_context
+    >>> card = GpuSpec(
+    ...     name="24 GB", memory_bandwidth=1e12, memory_capacity=24e9, peak_flops={"bf16": 1e14}
+    ... )
+    >>> max_context(ModelShape.from_totals(params=8e9, kv_bytes_per_token=1e5), card, batch=80)
+    1000
+    """
+    held = _held(model, gpu, precision)
+    batch = checked_count("batch", batch)
+    limit = model.position_limit
+    if limit is not None and held(batch, limit).fits:
+        return limit
+    return _at_least_one(largest(lambda context: held(batch, context).fits), held(batch, 1))
+
+
+def _at_least_one(size: int, smallest: DeviceMemory) -> int:
+    if not size:
+        raise DoesNotFitError(f"even the smallest size does not fit: {smallest.shortfall()}")
+    return size
+
+
+def _held(
+    model: ModelShape, gpu: GpuSpec, precision: PrecisionLike
+) -> Callable[[int, int], DeviceMemory]:
+    """A function of (batch, context) that tells the memory; the question itself is checked."""
+    check_subjects(model, gpu)
+    model.require_cache()
+    if gpu.capacity is None:
+        raise InvalidValueError(
+            f"memory_capacity: required to ask what fits, but {gpu.name} does not state it"
+        )
+    formats = model.resolve_precision(precision)
+
+    def held(batch: int, context: int) -> DeviceMemory:
+        group = Group.trusted(count=batch, new=1, past=context - 1, logits=1, shared_past=0)
+        return memory_of(model, gpu, Step.trusted(groups=(group,)), formats)
+
+    return held
+
+
+def largest(fits: Callable[[int], bool | None]) -> int:
+    """The largest size that fits, 0 if none does, by doubling and bisection.
+
+    Memory grows with every size, but behind a window not in proportion: it cannot be divided.
+
+    Raises
+    ------
+    UnboundedError
+        If every size fits.
+    """
+    if not fits(1):
+        return 0
+    low, high = 1, 2
+    while fits(high):
+        if high > MAX_COUNT:
+            raise UnboundedError("memory sets no limit: every layer keeps only a window")
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        if fits(middle):
+            low = middle
+        else:
+            high = middle
+    return low

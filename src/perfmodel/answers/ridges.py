@@ -1,0 +1,358 @@
+"""Where work turns from memory-bound to compute-bound: in intensity, in tokens, in context."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from perfmodel.answers._asked import check_subjects
+from perfmodel.answers.memory import largest
+from perfmodel.base._num import Num
+from perfmodel.base.errors import InvalidValueError, NoRidgeError, shown
+from perfmodel.base.precision import Precision
+from perfmodel.base.spec import checked_count, checked_positive
+from perfmodel.machine.hardware import GpuSpec
+from perfmodel.roofline import attainable, break_even, compute_time, memory_time, ridge
+from perfmodel.work.forward import forward
+from perfmodel.work.layers import Attention
+from perfmodel.work.operation import Matrix, Operation, linear
+from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.step import Group, Step
+
+
+class Balance(NamedTuple):
+    """Work of one unit (a token, a sequence) against traffic that is there anyway."""
+
+    fixed_memory: Num  # s, weights
+    memory: Num  # s, what each unit adds
+    compute: Num  # s, what each unit adds
+
+
+def balance(
+    operations: Iterable[Operation], gpu: GpuSpec, *, kv: bool, activations: bool
+) -> Balance:
+    """The balance of operations that were counted for one unit; for numbers of any kind.
+
+    Parameters
+    ----------
+    operations : iterable of Operation
+        The work of one token or one sequence.
+    gpu : GpuSpec
+        The chip.
+    kv, activations : bool
+        Whether this traffic counts [flag].
+
+    Returns
+    -------
+    Balance
+        Times of the weights, and of what each unit adds [s].
+    """
+    fixed: Num = 0
+    memory: Num = 0
+    compute: Num = 0
+    for op in operations:
+        moved = op.kv_bytes * kv + op.activation_bytes * activations
+        bandwidth = gpu.memory_bandwidth
+        fixed = fixed + op.calls * memory_time(nbytes=op.weight_bytes, bandwidth=bandwidth)
+        memory = memory + op.calls * memory_time(nbytes=moved, bandwidth=bandwidth)
+        compute = compute + op.calls * compute_time(flops=op.flops, peak=gpu.peak(op.compute))
+    return Balance(fixed, memory, compute)
+
+
+def one_sequence(model: ModelShape, context: Num, precision: Precision) -> tuple[Operation, ...]:
+    """The operations of one sequence's decode step; for numbers of any kind."""
+    group = Group.trusted(count=1, new=1, past=context - 1, logits=1, shared_past=0)
+    return forward(model, Step.trusted(groups=(group,)), precision)
+
+
+def one_token(matrix: Matrix, precision: Precision) -> tuple[Operation, ...]:
+    """One token through one matrix; for numbers of any kind."""
+    return (linear(matrix, tokens=1, formats=precision.linear),)
+
+
+def roof(gpu: GpuSpec, *, intensity: float, precision: Precision | str = "bf16") -> float:
+    """The one-line model: the best speed at an arithmetic intensity.
+
+    ``min(peak, bandwidth * intensity)``
+
+    Parameters
+    ----------
+    gpu : GpuSpec
+        The chip.
+    intensity : float
+        FLOPs for each byte moved [FLOP/B].
+    precision : Precision or str
+        Its matrix format chooses the peak.
+
+    Returns
+    -------
+    float
+        Speed [FLOP/s].
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be.
+    UnsupportedFormatError
+        If the chip has no peak for the format.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, roof
+    >>> cpu = GpuSpec(name="CPU", memory_bandwidth=15e9, peak_flops={"fp32": 164.3e9})
+    >>> roof(cpu, intensity=0.5, precision="fp32")
+    7500000000.0
+    """
+    peak = _matrix_peak(gpu, precision)
+    intensity = checked_positive("intensity", intensity)
+    return attainable(intensity=intensity, peak=peak, bandwidth=gpu.memory_bandwidth)  # type: ignore[no-any-return]
+
+
+def ridge_intensity(gpu: GpuSpec, *, precision: Precision | str = "bf16") -> float:
+    """The intensity at which the two roofs of a chip meet.
+
+    Parameters
+    ----------
+    gpu : GpuSpec
+        The chip.
+    precision : Precision or str
+        Its matrix format chooses the peak.
+
+    Returns
+    -------
+    float
+        Intensity [FLOP/B].
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be.
+    UnsupportedFormatError
+        If the chip has no peak for the format.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, ridge_intensity
+    >>> h100 = GpuSpec(name="H100", memory_bandwidth=3.35e12, peak_flops={"bf16": 989e12})
+    >>> round(ridge_intensity(h100))
+    295
+    """
+    peak = _matrix_peak(gpu, precision)
+    return ridge(peak=peak, bandwidth=gpu.memory_bandwidth)  # type: ignore[no-any-return]
+
+
+def ridge_batch(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLike = None) -> float:
+    """Tokens a pass at which a model's matrix FLOPs take as long as reading its weights.
+
+    For one format, ``peak / bandwidth * bytes per weight / 2``.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip.
+    precision : Precision or str or None
+        What weights are stored and computed in; None: the checkpoint's own, else bf16.
+
+    Returns
+    -------
+    float
+        Tokens [1]. Activations and KV are not counted.
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be.
+    UnsupportedFormatError
+        If the chip has no peak for a format.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, ModelShape, ridge_batch
+    >>> h100 = GpuSpec(
+    ...     name="H100", memory_bandwidth=3.35e12, peak_flops={"bf16": 989e12, "fp8": 1978e12}
+    ... )
+    >>> [round(ridge_batch(ModelShape.from_totals(params=8e9), h100, precision=p))
+    ...  for p in ("bf16", "uniform-fp8", "w4a16")]
+    [295, 295, 76]
+    """
+    check_subjects(model, gpu)
+    formats = model.resolve_precision(precision)
+    matrices = [op for op in one_sequence(model, 1, formats) if op.kind == "linear"]
+    return break_even(**balance(matrices, gpu, kv=False, activations=False)._asdict())  # type: ignore[no-any-return]
+
+
+def gemm_ridge_batch(
+    gpu: GpuSpec, *, inner: int, outer: int, precision: Precision | str = "bf16"
+) -> float:
+    """Tokens at which one matrix product turns compute-bound, its inputs and outputs counted.
+
+    In bf16, ``F k n / (beta k n - F (k + n))``.
+
+    Parameters
+    ----------
+    gpu : GpuSpec
+        The chip.
+    inner : int
+        Inputs of the matrix, k [1].
+    outer : int
+        Outputs of the matrix, n [1].
+    precision : Precision or str
+        The formats of the blocks' matrices.
+
+    Returns
+    -------
+    float
+        Tokens [1].
+
+    Raises
+    ------
+    NoRidgeError
+        If inputs and outputs alone keep it memory-bound at every batch.
+    InvalidValueError
+        If an argument is not what it should be.
+    UnsupportedFormatError
+        If the chip has no peak for the format.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, gemm_ridge_batch
+    >>> h100 = GpuSpec(name="H100", memory_bandwidth=3.35e12, peak_flops={"bf16": 989e12})
+    >>> round(gemm_ridge_batch(h100, inner=4096, outer=4096))
+    345
+    """
+    _matrix_peak(gpu, precision)
+    matrix = Matrix("gemm", checked_count("inner", inner), checked_count("outer", outer))
+    one = balance(one_token(matrix, _formats(precision)), gpu, kv=False, activations=True)
+    if one.compute <= one.memory:
+        raise NoRidgeError(
+            f"a {inner} x {outer} matrix moves more time of inputs and outputs a token than of "
+            "arithmetic: it stays below the ridge, memory-bound at every batch"
+        )
+    return break_even(**one._asdict())  # type: ignore[no-any-return]
+
+
+def step_ridge_batch(
+    model: ModelShape, gpu: GpuSpec, *, context: int, precision: PrecisionLike = None
+) -> float:
+    """Sequences at which a decode step's arithmetic takes as long as its weights and KV.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip.
+    context : int
+        Tokens that each new token attends, itself included [1].
+    precision : Precision or str or None
+        What is stored and computed in; None: the checkpoint's own, else bf16.
+
+    Returns
+    -------
+    float
+        Sequences [1]. Weights, KV and all FLOPs are counted, activations are not.
+
+    Raises
+    ------
+    NoRidgeError
+        If every further sequence adds more KV time than arithmetic: past the critical context.
+    NoCacheError
+        If the shape has no cache.
+    InvalidValueError
+        If an argument is not what it should be.
+    UnsupportedFormatError
+        If the chip has no peak for a format.
+
+    Examples
+    --------
+    Each sequence of 100 tokens adds 5.2 GFLOP-bound microseconds against 3.9 of KV:
+
+    >>> from perfmodel import GpuSpec, ModelShape, step_ridge_batch
+    >>> h100 = GpuSpec(name="H100", memory_bandwidth=3.35e12, peak_flops={"bf16": 989e12})
+    >>> shape = ModelShape.from_totals(params=8e9, kv_bytes_per_token=131072)
+    >>> round(step_ridge_batch(shape, h100, context=100))
+    389
+    """
+    check_subjects(model, gpu)
+    model.require_cache()
+    formats = model.resolve_precision(precision)
+    context = checked_count("context", context)
+    one = balance(one_sequence(model, context, formats), gpu, kv=True, activations=False)
+    if one.compute <= one.memory:
+        critical = critical_context(model, gpu, precision=formats)
+        raise NoRidgeError(
+            f"context: {context} tokens are past the critical context of {critical:.0f}: each "
+            "sequence adds more KV time than arithmetic, so the step is memory-bound at every batch"
+        )
+    return break_even(**one._asdict())  # type: ignore[no-any-return]
+
+
+def critical_context(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLike = None) -> float:
+    """The context past which no batch makes a decode step compute-bound.
+
+    There, the KV of one more sequence takes as long as its arithmetic.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip.
+    precision : Precision or str or None
+        What is stored and computed in; None: the checkpoint's own, else bf16.
+
+    Returns
+    -------
+    float
+        Tokens [1]; where windows clip the KV, the longest whole context that still has a ridge.
+
+    Raises
+    ------
+    NoRidgeError
+        If arithmetic outgrows KV at every context: there is always a ridge.
+    NoCacheError
+        If the shape has no cache.
+    InvalidValueError
+        If an argument is not what it should be.
+    UnsupportedFormatError
+        If the chip has no peak for a format.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, ModelShape, critical_context
+    >>> h100 = GpuSpec(name="H100", memory_bandwidth=3.35e12, peak_flops={"bf16": 989e12})
+    >>> llama = ModelShape.dense(
+    ...     layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256
+    ... )
+    >>> round(critical_context(llama, h100))
+    393
+    """
+    check_subjects(model, gpu)
+    model.require_cache()
+    formats = model.resolve_precision(precision)
+
+    def at(context: int) -> Balance:
+        return balance(one_sequence(model, context, formats), gpu, kv=True, activations=False)
+
+    always = f"{model.name} on {gpu.name}: every context has a ridge; it is compute-bound past it"
+    if any(isinstance(x, Attention) and x.window for _, row in model.blocks for x in row):
+        found = largest(lambda context: at(context).compute > at(context).memory)
+        return float(found)
+    one, two = at(1), at(2)
+    more_memory, more_compute = two.memory - one.memory, two.compute - one.compute
+    if more_memory <= more_compute:
+        raise NoRidgeError(always)
+    without_context = one.compute - more_compute
+    return break_even(fixed_memory=without_context, memory=more_compute, compute=more_memory)  # type: ignore[no-any-return]
+
+
+def _formats(precision: Precision | str) -> Precision:
+    return precision if isinstance(precision, Precision) else Precision.parse(precision)
+
+
+def _matrix_peak(gpu: GpuSpec, precision: Precision | str) -> float:
+    if not isinstance(gpu, GpuSpec):
+        raise InvalidValueError(f"gpu: expected a GpuSpec (pm.gpu(key)), got {shown(gpu)}")
+    return gpu.peak(_formats(precision).linear.compute)

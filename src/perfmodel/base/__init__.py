@@ -1,0 +1,1 @@
+"""Floor 0: words. Specs and their origins, number formats, units, errors, arithmetic."""

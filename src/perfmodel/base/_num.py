@@ -1,0 +1,85 @@
+"""One arithmetic for three kinds of number.
+
+Every formula in perfmodel is written once, with ``+ - * /`` and the functions below, and can
+then be read on
+
+* ``int`` and ``float``: one configuration,
+* ``numpy.ndarray``: a whole sweep, by broadcasting,
+* ``sympy.Expr``: the closed form itself.
+
+This is the only module that may ask what kind of number it holds.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any, TypeAlias
+
+Num: TypeAlias = Any  # int | float | numpy.ndarray | sympy.Expr
+
+_PLAIN = frozenset({int, float})
+
+
+def is_plain(*numbers: Num) -> bool:
+    """Whether all are ordinary Python numbers, so that they can be validated."""
+    return all(type(x) in _PLAIN for x in numbers)
+
+
+def is_zero(x: Num) -> bool:
+    """Whether a number is a plain zero: arrays and symbols stand for work that is there."""
+    return type(x) in _PLAIN and bool(x == 0)
+
+
+def is_symbolic(*numbers: Num) -> bool:
+    """Whether any is a SymPy expression (never imports SymPy)."""
+    sympy = sys.modules.get("sympy")
+    return sympy is not None and any(isinstance(x, sympy.Basic) for x in numbers)
+
+
+def maximum(a: Num, b: Num) -> Num:
+    """The larger of two numbers: elementwise for arrays, ``Max`` for symbols."""
+    if type(a) in _PLAIN and type(b) in _PLAIN:
+        return a if a >= b else b
+    if is_symbolic(a, b):
+        import sympy
+
+        return sympy.Max(a, b)
+    import numpy as np
+
+    return np.maximum(a, b)
+
+
+def minimum(a: Num, b: Num) -> Num:
+    """The smaller of two numbers: elementwise for arrays, ``Min`` for symbols."""
+    if type(a) in _PLAIN and type(b) in _PLAIN:
+        return a if a <= b else b
+    if is_symbolic(a, b):
+        import sympy
+
+        return sympy.Min(a, b)
+    import numpy as np
+
+    return np.minimum(a, b)
+
+
+def highest(x: Num) -> Num | None:
+    """The largest element; None for symbols, which have none."""
+    if type(x) in _PLAIN:
+        return x
+    return None if is_symbolic(x) else x.max()
+
+
+def where(condition: Num, yes: Num, no: Num) -> Num:
+    """``yes`` where the condition holds, else ``no``; both must be plain or arrays."""
+    if isinstance(condition, bool):
+        return yes if condition else no
+    import numpy as np
+
+    return np.where(condition, yes, no)
+
+
+def as_array(values: Any) -> Any:
+    """Numbers as a float64 array: products of integers must not wrap around at 2**63."""
+    import numpy as np
+
+    return np.asarray(values, dtype=np.float64)

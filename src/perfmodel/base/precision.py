@@ -1,0 +1,269 @@
+"""Number formats, and which of them each part of a model uses.
+
+A preset is one row of a table: what the matrices of the blocks are stored in, what goes in and
+out of them, what the head keeps, what the KV cache holds, and what the matrix units compute in.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final, Literal, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from perfmodel.base._num import Num
+from perfmodel.base.errors import InvalidValueError, UnknownKeyError, did_you_mean, shown
+from perfmodel.base.spec import Count, CountOrZero, Spec
+
+ComputeFormat: TypeAlias = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4"]
+
+
+class Format(Spec):
+    """How one number is stored: its bits, and the scale that a block or a row of them shares."""
+
+    name: str
+    bits: Count = Field(description="Bits of one element [bit]")
+    scale_bits: CountOrZero = Field(default=0, description="Bits of one scale [bit]")
+    block: Count | None = Field(
+        default=None, description="Elements that share a scale; None: one scale a matrix row [1]"
+    )
+
+    @model_validator(mode="after")
+    def _block_needs_scale(self) -> Self:
+        if self.block is not None and not self.scale_bits:
+            raise InvalidValueError(
+                f"Format.block: expected scale_bits above 0 beside it, got block={self.block}"
+            )
+        return self
+
+    def nbytes(self, values: Num, rows: Num = 0) -> Num:
+        """Bytes of so many values, scales included.
+
+        Parameters
+        ----------
+        values : int or array or symbol
+            Elements stored [1].
+        rows : int or array or symbol
+            Matrix rows among them, each with a scale if the format has one a row [1].
+
+        Returns
+        -------
+        float or array or symbol
+            Bytes [B]. A last, partial block counts in proportion.
+
+        Examples
+        --------
+        >>> FORMATS["int4-g128"].nbytes(128)  # 64 bytes and one 16-bit scale
+        66.0
+        """
+        if not self.scale_bits:
+            return values * self.bits / 8
+        if self.block is None:
+            return (values * self.bits + rows * self.scale_bits) / 8
+        # One division of integers: exact for symbols, correctly rounded for floats.
+        return values * (self.bits * self.block + self.scale_bits) / (8 * self.block)
+
+
+FORMATS: Final[dict[str, Format]] = {
+    f.name: f
+    for f in (
+        Format(name="fp32", bits=32),
+        Format(name="fp16", bits=16),
+        Format(name="bf16", bits=16),
+        Format(name="fp8", bits=8),
+        Format(name="int8", bits=8),
+        Format(name="int8-row", bits=8, scale_bits=16),
+        Format(name="int4-g128", bits=4, scale_bits=16, block=128),
+        Format(name="nvfp4", bits=4, scale_bits=8, block=16),
+    )
+}
+
+
+def format_named(name: str) -> Format:
+    """The storage format of this name.
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is none; the message names the nearest.
+    """
+    try:
+        return FORMATS[name]
+    except (KeyError, TypeError):
+        message = f"format: no format {shown(name)}; {did_you_mean(name, FORMATS)}"
+        raise UnknownKeyError(message) from None
+
+
+class MatrixFormats(Spec):
+    """The formats of a matrix product: its weights, its inputs, its outputs, its arithmetic."""
+
+    weights: Format
+    inputs: Format
+    outputs: Format
+    compute: ComputeFormat
+
+
+# preset: (linears: weights, inputs, outputs, compute), (head and the rest), KV, attention computes
+_HALF: Final = ("bf16", "bf16", "bf16", "bf16")
+_TF32: Final = ("fp32", "fp32", "fp32", "tf32")
+_FourNames: TypeAlias = tuple[str, str, str, str]
+_PRESETS: Final[dict[str, tuple[_FourNames, _FourNames, str, str]]] = {
+    "bf16": (_HALF, _HALF, "bf16", "bf16"),
+    "fp16": (("fp16", "fp16", "fp16", "fp16"), ("fp16", "fp16", "fp16", "fp16"), "fp16", "fp16"),
+    "fp32": (("fp32", "fp32", "fp32", "fp32"), ("fp32", "fp32", "fp32", "fp32"), "fp32", "fp32"),
+    "tf32": (_TF32, _TF32, "fp32", "tf32"),
+    "fp8": (("fp8", "fp8", "bf16", "fp8"), _HALF, "bf16", "bf16"),
+    "int8": (("int8", "int8", "bf16", "int8"), _HALF, "bf16", "bf16"),
+    "w8a16": (("int8-row", "bf16", "bf16", "bf16"), _HALF, "bf16", "bf16"),
+    "w4a16": (("int4-g128", "bf16", "bf16", "bf16"), _HALF, "bf16", "bf16"),
+    "nvfp4": (("nvfp4", "nvfp4", "bf16", "nvfp4"), _HALF, "bf16", "bf16"),
+}
+_ALIASES: Final = {"w8a8": "int8"}
+_KV_ALIASES: Final = {"8": "fp8", "16": "bf16"}
+_UNIFORM: Final = ("fp32", "fp16", "bf16", "fp8", "int8", "nvfp4")
+
+PRESETS: Final = tuple(_PRESETS)
+
+
+class Precision(Spec):
+    """Which format each part of a model is stored, moved and computed in."""
+
+    name: str
+    linear: MatrixFormats = Field(description="The matrices of the blocks")
+    head: MatrixFormats = Field(
+        description="The output head; embedding, norms and biases share its weight format"
+    )
+    kv: Format = Field(description="The KV cache")
+    attention: ComputeFormat = Field(description="What attention computes in")
+
+    @property
+    def rest(self) -> Format:
+        """Storage format of embedding, norms and biases."""
+        return self.head.weights
+
+    @classmethod
+    def preset(cls, name: str, *, kv: str | None = None) -> Precision:
+        """A preset of the field, perhaps with another KV format.
+
+        Parameters
+        ----------
+        name : str
+            bf16, fp16, fp32, tf32, fp8, int8 (w8a8), w8a16, w4a16 or nvfp4 [text].
+        kv : str or None
+            Storage format of the KV cache, if not the preset's own [text].
+
+        Returns
+        -------
+        Precision
+            Named as it can be written again: ``"fp8+kv8"``.
+
+        Raises
+        ------
+        UnknownKeyError
+            If the preset or the KV format does not exist.
+
+        Examples
+        --------
+        >>> Precision.preset("fp8", kv="fp8").name
+        'fp8+kv8'
+        """
+        key = _ALIASES.get(name, name) if isinstance(name, str) else name
+        if not isinstance(key, str) or key not in _PRESETS:
+            choices = [*_PRESETS, *_ALIASES]
+            message = f"precision: no preset {shown(name)}; {did_you_mean(name, choices)}"
+            raise UnknownKeyError(message)
+        linear, head, kv_default, attention = _PRESETS[key]
+        if kv is not None and kv != kv_default:
+            shorthand = next((k for k, v in _KV_ALIASES.items() if v == kv), kv)
+            key = f"{key}+kv{shorthand}"
+        return cls(
+            name=key,
+            linear=_matrix_formats(*linear),
+            head=_matrix_formats(*head),
+            kv=format_named(kv or kv_default),
+            attention=attention,
+        )
+
+    @classmethod
+    def uniform(cls, name: str) -> Precision:
+        """One format everywhere, outputs, head and KV cache included: an idealization.
+
+        Parameters
+        ----------
+        name : str
+            A format that matrix units compute in: fp32, fp16, bf16, fp8, int8, nvfp4 [text].
+
+        Returns
+        -------
+        Precision
+            Named ``"uniform-<format>"``.
+
+        Raises
+        ------
+        UnknownKeyError
+            If there is no such format.
+
+        Examples
+        --------
+        >>> Precision.uniform("fp8").kv.bits
+        8
+        """
+        if name not in _UNIFORM:
+            message = f"precision: no uniform format {shown(name)}; {did_you_mean(name, _UNIFORM)}"
+            raise UnknownKeyError(message)
+        same = _matrix_formats(name, name, name, name)
+        kv = format_named(name)
+        return cls(name=f"uniform-{name}", linear=same, head=same, kv=kv, attention=name)
+
+    @classmethod
+    def parse(cls, text: str) -> Precision:
+        """Read what ``name`` writes: ``"fp8"``, ``"fp8+kv8"``, ``"uniform-fp8"``.
+
+        Parameters
+        ----------
+        text : str
+            A preset, perhaps with ``+kv8`` or ``+kv<format>``, or ``uniform-<format>`` [text].
+
+        Returns
+        -------
+        Precision
+            The precision of that name.
+
+        Raises
+        ------
+        UnknownKeyError
+            If any part of it does not exist.
+
+        Examples
+        --------
+        >>> Precision.parse("fp8+kv8") == Precision.preset("fp8", kv="fp8")
+        True
+        """
+        if not isinstance(text, str):
+            raise InvalidValueError(
+                f"precision: expected a Precision or a preset's name, got {shown(text)}"
+            )
+        return _parse(text)
+
+
+def _matrix_formats(weights: str, inputs: str, outputs: str, compute: str) -> MatrixFormats:
+    return MatrixFormats(
+        weights=format_named(weights),
+        inputs=format_named(inputs),
+        outputs=format_named(outputs),
+        compute=compute,
+    )
+
+
+@lru_cache(maxsize=256)
+def _parse(text: str) -> Precision:
+    if text.startswith("uniform-"):
+        return Precision.uniform(text.removeprefix("uniform-"))
+    name, plus, kv = text.partition("+kv")
+    if not plus:
+        return Precision.preset(name)
+    if not re.fullmatch(r"[a-z0-9-]+", kv):
+        message = f"precision: no KV format {shown(kv)}; {did_you_mean(kv, FORMATS)}"
+        raise UnknownKeyError(message)
+    return Precision.preset(name, kv=_KV_ALIASES.get(kv, kv))

@@ -1,0 +1,219 @@
+"""What every object of perfmodel is: frozen, strict, and explicit about units and origins."""
+
+from __future__ import annotations
+
+from operator import index
+from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+
+from perfmodel.base.errors import InvalidValueError, PerfModelError, from_pydantic, shown
+
+# Far beyond any model or chip, and small enough that no product of counts leaves float range.
+MAX_COUNT: Final = 10**15
+MIN_QUANTITY: Final = 1e-9
+MAX_QUANTITY: Final = 1e30
+
+
+class Spec(BaseModel):
+    """An immutable record that knows all its fields; an unknown one is an error."""
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", ser_json_inf_nan="strings", arbitrary_types_allowed=False
+    )
+
+    def __init__(self, **data: Any) -> None:
+        try:
+            super().__init__(**data)
+        except ValidationError as error:
+            raise self._explained(error) from None
+
+    @classmethod
+    def trusted(cls, **fields: Any) -> Self:
+        """An instance of all its fields, unchecked: for numbers that have been checked before.
+
+        This is how arrays and symbols enter, and it is what keeps an estimate cheap:
+        ``model_construct`` without its search for defaults.
+        """
+        self = cls.__new__(cls)
+        set_ = object.__setattr__
+        set_(self, "__dict__", fields)
+        set_(self, "__pydantic_fields_set__", set(fields))
+        set_(self, "__pydantic_extra__", None)
+        set_(self, "__pydantic_private__", None)
+        return self
+
+    @classmethod
+    def model_validate(cls, obj: Any, **kwargs: Any) -> Self:
+        """Validate as Pydantic does, with perfmodel's errors."""
+        try:
+            return super().model_validate(obj, **kwargs)
+        except ValidationError as error:
+            raise cls._explained(error) from None
+
+    @classmethod
+    def model_validate_json(cls, json_data: str | bytes | bytearray, **kwargs: Any) -> Self:
+        """Validate JSON as Pydantic does, with perfmodel's errors."""
+        try:
+            return super().model_validate_json(json_data, **kwargs)
+        except ValidationError as error:
+            raise cls._explained(error) from None
+
+    @classmethod
+    def _explained(cls, error: ValidationError) -> PerfModelError:
+        return from_pydantic(error, cls.__name__, cls.model_fields)
+
+
+def whole(value: Any, minimum: int = 1) -> int:
+    """An integer from an int, an integral float or anything with ``__index__``.
+
+    A message says what was expected; the caller knows the field's name.
+    """
+    if type(value) is not int:
+        value = _integral(value, minimum)
+    if not minimum <= value <= MAX_COUNT:
+        raise ValueError(f"expected a whole number from {minimum} to 1e15")
+    return value  # type: ignore[no-any-return]
+
+
+def _integral(value: Any, minimum: int) -> int:
+    expected = f"expected a whole number of at least {minimum}"
+    if isinstance(value, (bool, str, bytes)):
+        raise ValueError(expected)
+    try:
+        return index(value)
+    except TypeError:
+        pass
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(expected) from None
+    if not number.is_integer():  # false for NaN and infinity as well
+        raise ValueError(expected)
+    return int(number)
+
+
+def positive(value: Any) -> float:
+    """A float inside the range that physics needs: not zero, negative, NaN or infinite."""
+    if isinstance(value, (bool, str, bytes)):
+        raise ValueError("expected a positive, finite number")
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError("expected a positive, finite number") from None
+    if not MIN_QUANTITY <= number <= MAX_QUANTITY:
+        raise ValueError("expected a positive, finite number (1e-9 to 1e30)")
+    return number
+
+
+def non_negative(value: Any) -> float:
+    """Zero, or a positive float inside the range that physics needs."""
+    return 0.0 if type(value) in (int, float) and value == 0 else positive(value)
+
+
+def share(value: Any) -> float:
+    """A factor above 0 and at most 1."""
+    number = positive(value)
+    if number > 1:
+        raise ValueError("expected a factor above 0 and at most 1")
+    return number
+
+
+def checked_count(name: str, value: Any, minimum: int = 1) -> int:
+    """A function's argument as a count, or an error that names it.
+
+    Raises
+    ------
+    InvalidValueError
+        If the value is not a whole number of at least ``minimum``.
+    """
+    try:
+        return whole(value, minimum)
+    except ValueError as error:
+        raise InvalidValueError(f"{name}: {error}, got {shown(value)}") from None
+
+
+def checked_positive(name: str, value: Any) -> float:
+    """A function's argument as a positive float, or an error that names it.
+
+    Raises
+    ------
+    InvalidValueError
+        If the value is not a positive, finite number.
+    """
+    try:
+        return positive(value)
+    except ValueError as error:
+        raise InvalidValueError(f"{name}: {error}, got {shown(value)}") from None
+
+
+def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    """Refuse an option that is not one of its choices.
+
+    Raises
+    ------
+    InvalidValueError
+        If the value is not one of ``choices``.
+    """
+    if value not in choices:
+        raise InvalidValueError(f"{name}: expected one of {', '.join(choices)}, got {shown(value)}")
+
+
+Count: TypeAlias = Annotated[int, BeforeValidator(whole)]
+CountOrZero: TypeAlias = Annotated[int, BeforeValidator(lambda value: whole(value, 0))]
+Quantity: TypeAlias = Annotated[float, BeforeValidator(positive)]
+QuantityOrZero: TypeAlias = Annotated[float, BeforeValidator(non_negative)]
+Share: TypeAlias = Annotated[float, BeforeValidator(share)]
+
+# What perfmodel itself computes from validated numbers: checked natively, because it is hot.
+Amount: TypeAlias = Annotated[int, Field(ge=0, strict=True)]
+Bytes: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
+
+
+def quantity(symbol: str, unit: str, meaning: str, **kwargs: Any) -> Any:
+    """A field's symbol (LaTeX), unit and meaning, declared once.
+
+    The nomenclature page and the symbolic twins are generated from them.
+    """
+    return Field(
+        description=f"{meaning} [{unit}]",
+        json_schema_extra={"symbol": symbol, "unit": unit},
+        **kwargs,
+    )
+
+
+OriginKind: TypeAlias = Literal[
+    "datasheet",
+    "quoted",
+    "secondary",
+    "derived",
+    "device-reported",
+    "assumed",
+    "measured",
+    "user",
+]
+
+
+class Source(Spec):
+    """Something that states a value: a datasheet, a page, a repository, a device."""
+
+    key: str
+    title: str
+    publisher: str = ""
+    url: str = ""
+    date: str = ""
+
+
+class Origin(Spec):
+    """Where one field's value comes from."""
+
+    field: str
+    kind: OriginKind
+    source: Source | None = None
+    place: str = ""
+    date: str = ""
+    note: str = ""
+
+    def __str__(self) -> str:
+        where = [self.source.title if self.source else "", self.place, self.date, self.note]
+        return f"{self.kind}: " + "; ".join(part for part in where if part)

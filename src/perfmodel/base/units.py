@@ -1,0 +1,65 @@
+"""SI multipliers, and printing. Inside perfmodel every number is in SI base units."""
+
+from __future__ import annotations
+
+from typing import Final
+
+KB: Final = 1e3
+MB: Final = 1e6
+GB: Final = 1e9
+TB: Final = 1e12
+KiB: Final = 2.0**10
+MiB: Final = 2.0**20
+GiB: Final = 2.0**30
+GFLOPS: Final = 1e9
+TFLOPS: Final = 1e12
+
+_PREFIXES: Final = (
+    (1e18, "E"),
+    (1e15, "P"),
+    (1e12, "T"),
+    (1e9, "G"),
+    (1e6, "M"),
+    (1e3, "k"),
+    (1.0, ""),
+    (1e-3, "m"),
+    (1e-6, "µ"),
+    (1e-9, "n"),
+    (1e-12, "p"),
+)
+
+
+def si(value: float, unit: str, digits: int = 3) -> str:
+    """Format a number with an SI prefix.
+
+    Parameters
+    ----------
+    value : float
+        The number, in ``unit`` [unit].
+    unit : str
+        An SI unit, such as ``"B/s"`` [text].
+    digits : int
+        Significant digits [1].
+
+    Returns
+    -------
+    str
+        For instance ``"3.35 TB/s"``.
+
+    Examples
+    --------
+    >>> si(3.35e12, "B/s")
+    '3.35 TB/s'
+    >>> si(0.0047761, "s")
+    '4.78 ms'
+    >>> si(999.9996, "B")
+    '1.00 kB'
+    """
+    # Round first, so that 999.9996 becomes 1.00 k and not 1e+03.
+    value = float(f"{value:.{digits - 1}e}")
+    if value == 0:
+        return f"0 {unit}"
+    scale, prefix = next((p for p in _PREFIXES if abs(value) >= p[0]), _PREFIXES[-1])
+    scaled = value / scale
+    whole_digits = len(str(int(abs(scaled))))
+    return f"{scaled:.{max(digits - whole_digits, 0)}f} {prefix}{unit}"

@@ -1,0 +1,158 @@
+"""Arrays in, table out: the same formulas over a whole grid of configurations at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+
+from perfmodel.answers._asked import check_subjects
+from perfmodel.answers.estimate import Phase, estimate_unchecked
+from perfmodel.base._num import as_array
+from perfmodel.base.errors import InvalidValueError, shown
+from perfmodel.base.spec import MAX_COUNT
+from perfmodel.machine.efficiency import IDEAL, Efficiency
+from perfmodel.machine.hardware import GpuSpec
+from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.step import Group
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+_COLUMNS: Final = ("time", "floor", "bound", "tokens_per_second", "flops", "bytes")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One array a quantity, one element a configuration; the order is that of the table."""
+
+    columns: dict[str, Any]
+    precision: str
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self.__dict__["columns"][name]
+        except KeyError:
+            raise AttributeError(f"a sweep has no column {name!r}") from None
+
+    def __len__(self) -> int:
+        return len(self.columns["time"])
+
+    def to_frame(self) -> pd.DataFrame:
+        """One row a configuration.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Counts [1], times [s], tokens/s [1/s], FLOPs [FLOP], bytes [B], and what binds.
+        """
+        import pandas as pd
+
+        return pd.DataFrame(self.columns)
+
+
+def sweep(
+    model: ModelShape,
+    gpu: GpuSpec,
+    *,
+    batch: Iterable[int],
+    context: Iterable[int] | None = None,
+    prompt: Iterable[int] | None = None,
+    grid: bool = True,
+    precision: PrecisionLike = None,
+    efficiency: Efficiency = IDEAL,
+) -> Sweep:
+    """Estimate many steps at once: decode over contexts, or prefill over prompts.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip.
+    batch : iterable of int
+        Sequences, shape (n,) [1].
+    context : iterable of int or None
+        Tokens that each new token attends, itself included, shape (m,) [1].
+    prompt : iterable of int or None
+        Instead of contexts: new tokens of each sequence, for prefill, shape (m,) [1].
+    grid : bool
+        Every batch with every context, batches slowest; False pairs them one to one [flag].
+    precision : Precision or str or None
+        What is stored, moved and computed in; None: the checkpoint's own, else bf16.
+    efficiency : Efficiency
+        How far below the roofs; the default is the roofs themselves.
+
+    Returns
+    -------
+    Sweep
+        Columns as attributes, shape (n * m,) or (n,); ``to_frame()`` gives the table.
+
+    Raises
+    ------
+    InvalidValueError
+        If a number is not a positive whole number, lengths differ, or not exactly one of
+        ``context`` and ``prompt`` is given.
+    NoCacheError
+        If contexts are given for a shape without a cache.
+    UnsupportedFormatError
+        If the chip has no peak for a format that the precision computes in.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, ModelShape, sweep
+    >>> h100 = GpuSpec(name="H100", memory_bandwidth=3.35e12, peak_flops={"bf16": 989e12})
+    >>> shape = ModelShape.from_totals(params=8e9, kv_bytes_per_token=131072)
+    >>> table = sweep(shape, h100, batch=[1, 64], context=range(1024, 4097, 1024))
+    >>> len(table), float(table.time[0]) > 4.7e-3
+    (8, True)
+    """
+    check_subjects(model, gpu)
+    if (context is None) == (prompt is None):
+        raise InvalidValueError("context: expected either it or prompt, got both or neither")
+    if context is not None:
+        model.require_cache()
+    name, given = ("prompt", prompt) if context is None else ("context", context)
+    count, length = _counts("batch", batch), _counts(name, given)
+    if grid:
+        count, length = count[:, None], length[None, :]
+    elif count.shape != length.shape:
+        raise InvalidValueError(
+            f"{name}: expected as many as batch has ({len(count)}), got {len(length)}"
+        )
+    new, past = (1, length - 1) if prompt is None else (length, 0)
+    group = Group.trusted(count=count, new=new, past=past, logits=1, shared_past=0)
+    phase: Phase = "decode" if prompt is None else "prefill"
+    found = estimate_unchecked(
+        phase, model, gpu, (group,), precision=precision, efficiency=efficiency
+    )
+    values = {"batch": count, name: length} | {key: getattr(found, key) for key in _COLUMNS}
+    if gpu.capacity is not None:
+        values |= {"needed": found.memory.needed, "fits": found.memory.fits}
+    shape = np.broadcast_shapes(count.shape, length.shape)
+    columns = {key: np.broadcast_to(value, shape).ravel() for key, value in values.items()}
+    return Sweep(columns=columns, precision=found.precision.name)
+
+
+def _counts(name: str, values: Any) -> Any:
+    """Positive whole numbers as float64, so that no product of them wraps around."""
+    try:
+        numbers = np.asarray(values if isinstance(values, np.ndarray) else list(values))
+        if numbers.dtype.kind not in "iuf":
+            raise TypeError
+        array = as_array(numbers)
+    except (TypeError, ValueError, OverflowError):
+        expected = f"{name}: expected a sequence of positive whole numbers"
+        raise InvalidValueError(f"{expected}, got {shown(values)}") from None
+    if array.ndim != 1 or not array.size:
+        raise InvalidValueError(
+            f"{name}: expected at least one number in a row, got {shown(values)}"
+        )
+    # NaN fails the first comparison.
+    wrong = ~((array >= 1) & (array <= MAX_COUNT) & (array == np.floor(array)))
+    if wrong.any():
+        first = array[int(np.argmax(wrong))]
+        raise InvalidValueError(f"{name}: expected whole numbers from 1 to 1e15, got {first:g}")
+    return array

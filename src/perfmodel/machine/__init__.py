@@ -1,0 +1,1 @@
+"""Floor 1: what a chip can do. Bandwidth, peaks, capacity, efficiency; knows no model."""

@@ -1,0 +1,1 @@
+"""Floor 2: where shapes and specs come from."""

@@ -1,0 +1,76 @@
+"""One forward pass of a model: the operations, in the order they run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal, TypeAlias
+
+from perfmodel.base._num import is_zero
+from perfmodel.base.precision import Precision
+from perfmodel.work.layers.layer import norm_step
+from perfmodel.work.operation import Operation
+from perfmodel.work.shape import ModelShape
+from perfmodel.work.step import Step
+
+SmallSteps: TypeAlias = Literal["fused", "separate"]
+
+
+def forward(
+    model: ModelShape, step: Step, precision: Precision, *, small_steps: SmallSteps = "fused"
+) -> tuple[Operation, ...]:
+    """What a step makes a model do.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    step : Step
+        Which sequences take part, with how many tokens each.
+    precision : Precision
+        What each part is stored, moved and computed in.
+    small_steps : {"fused", "separate"}
+        Whether norms, residual additions and activations vanish into their neighbours, or are
+        listed with their own traffic.
+
+    Returns
+    -------
+    tuple of Operation
+        In running order; equal blocks are one operation with as many calls.
+
+    Examples
+    --------
+    >>> from perfmodel.work.step import Group
+    >>> tiny = ModelShape.dense(
+    ...     layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, ffn=16, vocab=32
+    ... )
+    >>> step = Step(groups=(Group(count=1, new=1),))
+    >>> [op.name for op in forward(tiny, step, Precision.preset("bf16"))]
+    ['embedding', 'qkv', 'attention', 'output', 'gate_up', 'down', 'head']
+    """
+    return tuple(_running(model, step, precision, small_steps == "separate"))
+
+
+def _running(
+    model: ModelShape, step: Step, precision: Precision, separate: bool
+) -> Iterator[Operation]:
+    hidden, vocab, tokens = model.hidden, model.vocab, step.tokens
+    if model.embedding is not None:
+        yield model.embedding.lookup(hidden, tokens, precision)
+    for repeats, layers in model.blocks:
+        for layer in layers:
+            yield from layer.operations(hidden, step, precision, repeats)
+            if separate:
+                yield from layer.small_steps(hidden, tokens, precision, repeats)
+    if model.head is not None:
+        if separate and model.head.norm is not None:
+            yield norm_step(
+                model.head.norm,
+                name="last norm",
+                width=hidden,
+                tokens=tokens,
+                precision=precision,
+                calls=1,
+            )
+        positions = step.logit_tokens
+        if not is_zero(positions):
+            yield model.head.project(hidden, vocab, positions, precision)

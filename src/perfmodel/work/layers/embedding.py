@@ -1,0 +1,54 @@
+"""The two ends of a model: the token embedding and the output head."""
+
+from __future__ import annotations
+
+from perfmodel.base._num import Num
+from perfmodel.base.precision import Precision
+from perfmodel.base.spec import Count, Spec, quantity
+from perfmodel.work.layers.layer import Norm, norm_params
+from perfmodel.work.operation import Matrix, Operation, linear
+
+
+class Embedding(Spec):
+    """A table of one row a token of the vocabulary, and perhaps one of learned positions."""
+
+    positions: Count | None = quantity(
+        "n_s", "1", "Learned positions, beyond which no context can go", default=None
+    )
+
+    def params(self, hidden: Num, vocab: Num) -> Num:
+        """Rows of both tables times their width [1]."""
+        return (vocab + (self.positions or 0)) * hidden
+
+    def lookup(self, hidden: Num, tokens: Num, precision: Precision) -> Operation:
+        """The rows used are read and the hidden state written: traffic without FLOPs."""
+        rows = tokens if self.positions is None else 2 * tokens
+        read = precision.rest.nbytes(rows * hidden, rows)
+        written = precision.linear.outputs.nbytes(tokens * hidden, tokens)
+        return Operation.trusted(
+            name="embedding",
+            kind="embedding",
+            flops=0,
+            weight_bytes=0,
+            activation_bytes=read + written,
+            kv_bytes=0,
+            calls=1,
+            compute=precision.head.compute,
+            tokens=tokens,
+            weights=0,
+        )
+
+
+class Head(Spec):
+    """The last norm and the projection onto the vocabulary; tied, it is the embedding's table."""
+
+    tied: bool = False
+    norm: Norm | None = "rms"
+
+    def params(self, hidden: Num, vocab: Num) -> Num:
+        """Parameters that no other part holds [1]."""
+        return norm_params(self.norm, hidden) + (0 if self.tied else hidden * vocab)
+
+    def project(self, hidden: Num, vocab: Num, tokens: Num, precision: Precision) -> Operation:
+        """Logits of so many positions; the table is read whole, tied or not."""
+        return linear(Matrix("head", hidden, vocab), tokens=tokens, formats=precision.head)

@@ -1,0 +1,58 @@
+"""Dense feed-forward layers, plain and gated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal
+
+from perfmodel.base._num import Num
+from perfmodel.base.precision import Precision
+from perfmodel.base.spec import Count, quantity
+from perfmodel.work.layers.layer import Layer, norm_params
+from perfmodel.work.operation import Matrix, Operation, small_step
+
+# FLOPs an element, nominally: SiLU and a product; GELU by its tanh form.
+_GATED_FLOPS = 5
+_PLAIN_FLOPS = 8
+
+
+class FeedForward(Layer):
+    """Two matrices (up, down), or three (gate, up, down) when gated; gate and up run fused."""
+
+    kind: Literal["feedforward"] = "feedforward"
+    width: Count = quantity("f", "1", "Inner width")
+    gated: bool = True
+    bias: bool = False
+
+    @property
+    def up_width(self) -> Num:
+        """Outputs of the first product: both halves of a gated layer [1]."""
+        return 2 * self.width if self.gated else self.width
+
+    def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
+        """The (fused gate and) up projection, and the down projection."""
+        name = "gate_up" if self.gated else "up"
+        return (Matrix(name, hidden, self.up_width), Matrix("down", self.width, hidden))
+
+    def vectors(self, hidden: Num) -> Num:
+        """Biases, and the norm before [1]."""
+        return (self.up_width + hidden) * self.bias + norm_params(self.norm, hidden)
+
+    def small_steps(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num
+    ) -> Iterable[Operation]:
+        """Norm, activation (with the gating product), residual addition."""
+        norm_and_residual = list(super().small_steps(hidden, tokens, precision, calls))
+        values = tokens * self.width
+        read = precision.linear.outputs.nbytes(tokens * self.up_width, tokens)
+        written = precision.linear.inputs.nbytes(values, tokens)
+        yield from norm_and_residual[:-1]
+        yield small_step(
+            "activation",
+            flops=(_GATED_FLOPS if self.gated else _PLAIN_FLOPS) * values,
+            activation_bytes=read + written,
+            tokens=tokens,
+            compute=precision.attention,
+            calls=calls,
+        )
+        yield norm_and_residual[-1]

@@ -1,0 +1,98 @@
+"""What every kind of layer answers, and the norm that stands before it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final, Literal, TypeAlias
+
+from perfmodel.base._num import Num
+from perfmodel.base.precision import Format, Precision
+from perfmodel.base.spec import Spec
+from perfmodel.work.operation import Matrix, Operation, linear, small_step
+from perfmodel.work.step import Group, Step
+
+Norm: TypeAlias = Literal["rms", "layer"]
+
+# Vectors of the hidden width that a norm holds: RMSNorm scales, LayerNorm scales and shifts.
+_NORM_VECTORS: Final = {"rms": 1, "layer": 2}
+# FLOPs an element, nominally: RMSNorm squares, adds, divides, scales; LayerNorm centres and shifts.
+_NORM_FLOPS: Final = {"rms": 4, "layer": 7}
+
+
+def norm_params(norm: Norm | None, width: Num) -> Num:
+    """Parameters of a norm over ``width`` values [1]."""
+    return 0 if norm is None else _NORM_VECTORS[norm] * width
+
+
+def norm_step(
+    norm: Norm, *, name: str, width: Num, tokens: Num, precision: Precision, calls: Num
+) -> Operation:
+    """A norm that runs as its own kernel: every value read once and written once."""
+    values = tokens * width
+    return small_step(
+        name,
+        flops=_NORM_FLOPS[norm] * values,
+        activation_bytes=2 * precision.linear.outputs.nbytes(values, tokens),
+        tokens=tokens,
+        compute=precision.attention,
+        calls=calls,
+    )
+
+
+class Layer(Spec):
+    """One kind of layer; ``hidden`` is the width of the residual stream it reads and writes."""
+
+    norm: Norm | None = "rms"
+
+    def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
+        """The weight matrices, in the order they are used."""
+        raise NotImplementedError
+
+    def vectors(self, hidden: Num) -> Num:
+        """Biases and norms [1]."""
+        raise NotImplementedError
+
+    def params(self, hidden: Num) -> Num:
+        """All parameters of one such layer [1]."""
+        return sum(m.inner * m.outer for m in self.matrices(hidden)) + self.vectors(hidden)
+
+    def weight_bytes(self, hidden: Num, precision: Precision) -> Num:
+        """What memory holds of one such layer, scales included [B]."""
+        stored = precision.linear.weights
+        matrices = sum(stored.nbytes(m.inner * m.outer, m.outer) for m in self.matrices(hidden))
+        return matrices + precision.rest.nbytes(self.vectors(hidden))
+
+    def cache_bytes(self, group: Group, kv: Format) -> Num:
+        """KV cache that a group of sequences holds in one such layer after a step [B]."""
+        return 0
+
+    def operations(
+        self, hidden: Num, step: Step, precision: Precision, calls: Num
+    ) -> Iterable[Operation]:
+        """What such a layer does in a step, in order."""
+        tokens = step.tokens
+        for matrix in self.matrices(hidden):
+            yield linear(matrix, tokens=tokens, formats=precision.linear, calls=calls)
+
+    def small_steps(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num
+    ) -> Iterable[Operation]:
+        """What is usually fused into its neighbours: the norm before, the addition after."""
+        if self.norm is not None:
+            yield norm_step(
+                self.norm,
+                name="norm",
+                width=hidden,
+                tokens=tokens,
+                precision=precision,
+                calls=calls,
+            )
+        values = tokens * hidden
+        yield small_step(
+            "residual",
+            flops=values,
+            activation_bytes=3 * precision.linear.outputs.nbytes(values, tokens),
+            tokens=tokens,
+            compute=precision.attention,
+            calls=calls,
+        )

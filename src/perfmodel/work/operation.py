@@ -1,0 +1,113 @@
+"""The atom of the model: one kind of kernel, what it computes and what it moves."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, Self, TypeAlias
+
+from perfmodel.base._num import Num
+from perfmodel.base.precision import ComputeFormat, MatrixFormats
+from perfmodel.base.spec import Amount, Bytes, Spec, quantity
+
+OperationKind: TypeAlias = Literal["embedding", "linear", "attention", "small"]
+
+
+class Operation(Spec):
+    """One kind of kernel in a step: its work and traffic per call, and how often it is called.
+
+    ``weight_bytes`` and ``kv_bytes`` are compulsory; ``activation_bytes`` may stay in a cache.
+    """
+
+    name: str
+    kind: OperationKind
+    flops: Amount = quantity(r"W", "FLOP", "Floating-point operations of one call")
+    weight_bytes: Bytes = quantity(r"Q_w", "B", "Weights read by one call")
+    activation_bytes: Bytes = quantity(r"Q_a", "B", "Inputs and outputs of one call")
+    kv_bytes: Bytes = quantity(r"Q_{kv}", "B", "KV cache read and written by one call")
+    calls: Amount = quantity(r"n_c", "1", "Calls in the step")
+    compute: ComputeFormat
+    tokens: Amount = quantity(r"T", "1", "Tokens that one call processes")
+    weights: Amount = quantity(r"n_w", "1", "Matrix weights that one call reads")
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes moved by one call [B]."""
+        return self.weight_bytes + self.activation_bytes + self.kv_bytes
+
+    @property
+    def intensity(self) -> float:
+        """Arithmetic intensity [FLOP/B]."""
+        return self.flops / self.nbytes
+
+    def weights_only(self) -> Self:
+        """The same operation with nothing but its weights to move."""
+        return self.model_copy(update={"activation_bytes": 0.0, "kv_bytes": 0.0})
+
+
+class Matrix(NamedTuple):
+    """A weight matrix of a layer: ``inner`` inputs, ``outer`` outputs."""
+
+    name: str
+    inner: Num
+    outer: Num
+
+
+def linear(matrix: Matrix, *, tokens: Num, formats: MatrixFormats, calls: Num = 1) -> Operation:
+    """A matrix product ``[T, k] x [k, n]``.
+
+    Parameters
+    ----------
+    matrix : Matrix
+        The weights, ``[k, n]`` [1].
+    tokens : int or array or symbol
+        Rows of the input, T [1].
+    formats : MatrixFormats
+        What weights, inputs and outputs are stored in, and what is computed in.
+    calls : int
+        How often it runs in the step [1].
+
+    Returns
+    -------
+    Operation
+        2Tkn FLOPs; the weight read once, inputs and outputs moved once.
+
+    Examples
+    --------
+    >>> from perfmodel.base.precision import Precision
+    >>> table = Matrix("table", 10_000, 10_000)
+    >>> op = linear(table, tokens=4, formats=Precision.preset("fp32").linear)
+    >>> op.flops, op.nbytes  # 2 * 4 * 1e8; 4 bytes * (1e8 + 4 * 2e4)
+    (800000000, 400320000.0)
+    """
+    weights = matrix.inner * matrix.outer
+    inputs = formats.inputs.nbytes(tokens * matrix.inner, tokens)
+    outputs = formats.outputs.nbytes(tokens * matrix.outer, tokens)
+    return Operation.trusted(
+        name=matrix.name,
+        kind="linear",
+        flops=2 * tokens * weights,
+        weight_bytes=formats.weights.nbytes(weights, matrix.outer),
+        activation_bytes=inputs + outputs,
+        kv_bytes=0,
+        calls=calls,
+        compute=formats.compute,
+        tokens=tokens,
+        weights=weights,
+    )
+
+
+def small_step(
+    name: str, *, flops: Num, activation_bytes: Num, tokens: Num, compute: str, calls: Num
+) -> Operation:
+    """A norm, a residual addition or an activation: a few FLOPs on data that passes by."""
+    return Operation.trusted(
+        name=name,
+        kind="small",
+        flops=flops,
+        weight_bytes=0,
+        activation_bytes=activation_bytes,
+        kv_bytes=0,
+        calls=calls,
+        compute=compute,
+        tokens=tokens,
+        weights=0,
+    )

@@ -1,0 +1,446 @@
+"""The shape of a model: widths, blocks and tables, from which all sizes follow."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any, Self, TypeAlias
+
+from pydantic import Field, model_validator
+
+from perfmodel.base._num import Num
+from perfmodel.base.errors import (
+    InvalidValueError,
+    NoCacheError,
+    UnknownKeyError,
+    did_you_mean,
+    shown,
+)
+from perfmodel.base.precision import Precision
+from perfmodel.base.spec import Count, Origin, Spec, checked_count, quantity
+from perfmodel.work.layers import AnyLayer, Attention, FeedForward, Totals
+from perfmodel.work.layers.embedding import Embedding, Head
+from perfmodel.work.layers.layer import Norm
+from perfmodel.work.step import Group
+
+Block: TypeAlias = tuple[Count, tuple[AnyLayer, ...]]
+PrecisionLike: TypeAlias = Precision | str | None
+
+
+class ModelShape(Spec):
+    """A decoder-only language model, as far as its speed and size depend on it.
+
+    ``blocks`` are ``(repeats, layers)`` in running order: equal blocks are written once.
+    """
+
+    name: str = "model"
+    hidden: Count | None = quantity("d", "1", "Width of the residual stream", default=None)
+    vocab: Count | None = quantity("V", "1", "Rows of the token embedding", default=None)
+    blocks: tuple[Block, ...] = Field(min_length=1)
+    embedding: Embedding | None = None
+    head: Head | None = None
+    max_context: Count | None = quantity(
+        "S_{max}", "1", "Context that a model with rotary positions was made for", default=None
+    )
+    precision: Precision | None = Field(
+        default=None, description="What the checkpoint is stored in, where it says so"
+    )
+    origins: tuple[Origin, ...] = Field(default=(), repr=False)
+
+    @model_validator(mode="after")
+    def _widths_are_known(self) -> Self:
+        coarse = [isinstance(layer, Totals) for _, layers in self.blocks for layer in layers]
+        if any(coarse) and len(coarse) > 1:
+            raise InvalidValueError("ModelShape.blocks: expected one Totals layer alone, got more")
+        if not any(coarse) and self.hidden is None:
+            raise InvalidValueError("ModelShape.hidden: required beside layers, but missing")
+        if (self.embedding or self.head) and (self.vocab is None or self.hidden is None):
+            raise InvalidValueError("ModelShape.vocab: required beside an embedding or a head")
+        if self.head is not None and self.head.tied and self.embedding is None:
+            raise InvalidValueError("ModelShape.head: a tied head needs an embedding to share")
+        return self
+
+    # -- ways to make one -----------------------------------------------------------------------
+
+    @classmethod
+    def dense(
+        cls,
+        *,
+        layers: int,
+        hidden: int,
+        heads: int,
+        ffn: int,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        vocab: int | None = None,
+        gated: bool = True,
+        tied: bool = False,
+        norm: Norm | None = "rms",
+        name: str = "dense",
+    ) -> ModelShape:
+        """A plain dense transformer from its widths.
+
+        Parameters
+        ----------
+        layers : int
+            Blocks, all equal [1].
+        hidden : int
+            Width of the residual stream [1].
+        heads : int
+            Query heads [1].
+        ffn : int
+            Inner width of the feed-forward layers [1].
+        kv_heads : int or None
+            Key and value heads; None: as many as query heads [1].
+        head_dim : int or None
+            Width of one head; None: ``hidden / heads``, which must be whole [1].
+        vocab : int or None
+            Rows of the embedding; None: a model without embedding and head [1].
+        gated : bool
+            Whether feed-forward layers have three matrices (gate, up, down) or two [flag].
+        tied : bool
+            Whether the head shares the embedding's table [flag].
+        norm : {"rms", "layer"} or None
+            The norm before each layer and before the head.
+        name : str
+            A name to print [text].
+
+        Returns
+        -------
+        ModelShape
+            Without biases; ``blocks`` can be written out by hand for everything else.
+
+        Raises
+        ------
+        InvalidValueError
+            If a width is not a positive whole number or the heads do not divide.
+
+        Examples
+        --------
+        Twelve blocks of width 768, matrices only: 12 (4 x 768 x 768 + 2 x 768 x 3072) weights.
+
+        >>> ModelShape.dense(
+        ...     layers=12, hidden=768, heads=12, ffn=3072, gated=False, norm=None
+        ... ).params
+        84934656
+        """
+        hidden, heads = checked_count("hidden", hidden), checked_count("heads", heads)
+        if head_dim is None and hidden % heads:
+            raise InvalidValueError(
+                f"head_dim: required where heads={heads} do not divide hidden={hidden}"
+            )
+        attention = Attention(
+            heads=heads,
+            kv_heads=heads if kv_heads is None else kv_heads,
+            head_dim=hidden // heads if head_dim is None else head_dim,
+            norm=norm,
+        )
+        feedforward = FeedForward(width=ffn, gated=gated, norm=norm)
+        return cls(
+            name=name,
+            hidden=hidden,
+            vocab=vocab,
+            blocks=((layers, (attention, feedforward)),),
+            embedding=None if vocab is None else Embedding(),
+            head=None if vocab is None else Head(tied=tied, norm=norm),
+        )
+
+    @classmethod
+    def from_totals(
+        cls,
+        *,
+        params: float,
+        layers: int | None = None,
+        kv_heads: int | None = None,
+        head_dim: int | None = None,
+        kv_bytes_per_token: float | None = None,
+        name: str = "coarse",
+    ) -> ModelShape:
+        """A coarse model: so many parameters, perhaps so much cache a token.
+
+        Parameters
+        ----------
+        params : int or float
+            Parameters, every one a matrix weight [1].
+        layers, kv_heads, head_dim : int or None
+            Together, the size of the cache: 2 x layers x kv_heads x head_dim numbers a token [1].
+        kv_bytes_per_token : float or None
+            Instead of them, the cache of one token in whatever format it has [B].
+        name : str
+            A name to print [text].
+
+        Returns
+        -------
+        ModelShape
+            With 2 FLOPs a parameter and token, no attention FLOPs, no activation traffic.
+
+        Raises
+        ------
+        InvalidValueError
+            If a number is not whole, or only some of the cache's sizes are given.
+
+        Examples
+        --------
+        >>> ModelShape.from_totals(params=8e9).weight_bytes("bf16")
+        16000000000.0
+        """
+        sizes = {"layers": layers, "kv_heads": kv_heads, "head_dim": head_dim}
+        missing = [key for key, value in sizes.items() if value is None]
+        values = None
+        if not missing:
+            values = 2
+            for key, value in sizes.items():
+                values *= checked_count(key, value)
+        elif len(missing) < len(sizes):
+            raise InvalidValueError(
+                f"{missing[0]}: required beside the other sizes of the cache, but missing"
+            )
+        lump = Totals(
+            matrix_weights=checked_count("params", params),
+            kv_values_per_token=values,
+            kv_bytes_per_token=kv_bytes_per_token,
+        )
+        return cls(name=name, blocks=((1, (lump,)),))
+
+    def with_(self, **changes: Any) -> ModelShape:
+        """The same model with some sizes changed, wherever they stand.
+
+        Parameters
+        ----------
+        **changes
+            Fields of the shape (``hidden``), of its layers (``kv_heads``, ``width``), of its
+            embedding or its head (``tied``). A layer's field changes in every layer that has it.
+
+        Returns
+        -------
+        ModelShape
+            A new, validated shape. Origins are dropped: the numbers are now the caller's.
+
+        Raises
+        ------
+        UnknownKeyError
+            If no part has a field of that name.
+        InvalidValueError
+            If the new sizes contradict each other.
+
+        Examples
+        --------
+        >>> wide = ModelShape.dense(layers=2, hidden=64, heads=4, ffn=256)
+        >>> wide.with_(kv_heads=1).kv_bytes_per_token() / wide.kv_bytes_per_token()
+        0.25
+        """
+        used: set[str] = set()
+
+        def changed(part: Spec) -> dict[str, Any]:
+            own = {key: changes[key] for key in changes if key in type(part).model_fields}
+            used.update(own)
+            return {key: getattr(part, key) for key in type(part).model_fields} | own
+
+        fields = changed(self)
+        for end in ("embedding", "head"):
+            if isinstance(fields[end], Spec):
+                fields[end] = type(fields[end])(**changed(fields[end]))
+        if "blocks" not in changes:
+            fields["blocks"] = tuple(
+                (repeats, tuple(type(layer)(**changed(layer)) for layer in layers))
+                for repeats, layers in self.blocks
+            )
+        if unknown := set(changes) - used:
+            parts: list[Spec] = [self, *(layer for _, row in self.blocks for layer in row)]
+            parts += [end for end in (self.embedding, self.head) if end is not None]
+            known = {key for part in parts for key in type(part).model_fields}
+            name = sorted(unknown)[0]
+            raise UnknownKeyError(f"with_: no size {shown(name)}; {did_you_mean(name, known)}")
+        return type(self)(**fields | {"origins": changes.get("origins", ())})
+
+    # -- sizes ----------------------------------------------------------------------------------
+
+    @cached_property
+    def params(self) -> int:
+        """All parameters, tied weights once [1]."""
+        total: Num = sum(
+            repeats * sum(layer.params(self.hidden) for layer in layers)
+            for repeats, layers in self.blocks
+        )
+        for end in (self.embedding, self.head):
+            if end is not None:
+                total = total + end.params(self.hidden, self.vocab)
+        return total  # type: ignore[no-any-return]
+
+    @property
+    def active_params(self) -> int:
+        """Parameters that one token meets; all of them in a dense model [1]."""
+        return self.params
+
+    @property
+    def layers(self) -> int:
+        """Blocks of the model [1]."""
+        return sum(repeats for repeats, _ in self.blocks)
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether the size of the KV cache is known."""
+        return any(
+            layer.has_cache if isinstance(layer, Totals) else isinstance(layer, Attention)
+            for _, layers in self.blocks
+            for layer in layers
+        )
+
+    @property
+    def position_limit(self) -> int | None:
+        """Learned positions, beyond which no context can go [1]."""
+        return self.embedding.positions if self.embedding is not None else None
+
+    def resolve_precision(self, precision: PrecisionLike = None) -> Precision:
+        """The precision meant: as given, else the checkpoint's own, else bf16.
+
+        Parameters
+        ----------
+        precision : Precision or str or None
+            A precision, the name of one, or None.
+
+        Returns
+        -------
+        Precision
+            Its ``name`` says which it is.
+
+        Raises
+        ------
+        UnknownKeyError
+            If there is no preset of that name.
+        """
+        if isinstance(precision, Precision):
+            return precision
+        if precision is None:
+            return self.precision or Precision.parse("bf16")
+        return Precision.parse(precision)
+
+    def weight_bytes(self, precision: PrecisionLike = None) -> float:
+        """What memory holds of the weights, tied tables once, scales included.
+
+        Parameters
+        ----------
+        precision : Precision or str or None
+            What they are stored in; None: the checkpoint's own, else bf16.
+
+        Returns
+        -------
+        float
+            Resident bytes [B]; what a step reads is another number.
+
+        Examples
+        --------
+        >>> shape = ModelShape.dense(layers=2, hidden=64, heads=4, ffn=256, vocab=1000)
+        >>> shape.weight_bytes("bf16") == 2 * shape.params
+        True
+        """
+        formats = self.resolve_precision(precision)
+        total: Num = sum(
+            repeats * sum(layer.weight_bytes(self.hidden, formats) for layer in layers)
+            for repeats, layers in self.blocks
+        )
+        for end in (self.embedding, self.head):
+            if end is not None:
+                total = total + formats.rest.nbytes(end.params(self.hidden, self.vocab), self.vocab)
+        return total  # type: ignore[no-any-return]
+
+    def cache_bytes(self, context: int, precision: PrecisionLike = None) -> float:
+        """KV cache of one sequence.
+
+        Parameters
+        ----------
+        context : int
+            Tokens of the sequence [1].
+        precision : Precision or str or None
+            Its KV format counts; None: the checkpoint's own, else bf16.
+
+        Returns
+        -------
+        float
+            Bytes [B]; a sliding window holds no more than itself.
+
+        Raises
+        ------
+        NoCacheError
+            If the shape does not say what its cache is.
+        InvalidValueError
+            If ``context`` is not a whole number.
+
+        Examples
+        --------
+        >>> ModelShape.from_totals(
+        ...     params=6e8, layers=28, kv_heads=8, head_dim=128
+        ... ).cache_bytes(1, "bf16")
+        114688.0
+        """
+        self.require_cache()
+        context = checked_count("context", context, minimum=0)
+        alone = Group.trusted(count=1, new=context, past=0, logits=0, shared_past=0)
+        return self.cache_of(alone, self.resolve_precision(precision))  # type: ignore[no-any-return]
+
+    def cache_of(self, group: Group, precision: Precision) -> Num:
+        """KV cache that a group holds after a step [B], for numbers of any kind, unchecked."""
+        return sum(
+            repeats * sum(layer.cache_bytes(group, precision.kv) for layer in layers)
+            for repeats, layers in self.blocks
+        )
+
+    def require_cache(self) -> None:
+        """Refuse a question about a cache that the shape does not know.
+
+        Raises
+        ------
+        NoCacheError
+            If the shape has no cache.
+        """
+        if not self.has_cache:
+            raise NoCacheError(
+                f"{self.name}: the shape says nothing about its KV cache; give from_totals "
+                "layers=, kv_heads= and head_dim=, or kv_bytes_per_token="
+            )
+
+    def kv_bytes_per_token(self, precision: PrecisionLike = None, *, context: int = 1) -> float:
+        """Bytes that the cache of one sequence gains with its ``context``-th token.
+
+        Parameters
+        ----------
+        precision : Precision or str or None
+            Its KV format counts; None: the checkpoint's own, else bf16.
+        context : int
+            Where in the sequence: past a sliding window a token adds nothing there [1].
+
+        Returns
+        -------
+        float
+            Bytes [B].
+
+        Raises
+        ------
+        NoCacheError
+            If the shape does not say what its cache is.
+        InvalidValueError
+            If ``context`` is not a positive whole number.
+
+        Examples
+        --------
+        >>> shape = ModelShape.dense(layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336)
+        >>> shape.kv_bytes_per_token("bf16")
+        131072.0
+        """
+        context = checked_count("context", context)
+        return self.cache_bytes(context, precision) - self.cache_bytes(context - 1, precision)
+
+    def state_bytes(self, precision: PrecisionLike = None) -> float:
+        """State of one sequence that does not grow with its context; attention has none.
+
+        Parameters
+        ----------
+        precision : Precision or str or None
+            What it is stored in; None: the checkpoint's own, else bf16.
+
+        Returns
+        -------
+        float
+            Bytes [B].
+        """
+        self.resolve_precision(precision)
+        return 0.0
