@@ -51,7 +51,7 @@ def balance(
     memory: Num = 0
     compute: Num = 0
     for op in operations:
-        moved = op.kv_bytes * kv + op.activation_bytes * activations
+        moved = (op.kv_bytes if kv else 0) + (op.activation_bytes if activations else 0)
         bandwidth = gpu.memory_bandwidth
         fixed = fixed + op.calls * memory_time(nbytes=op.weight_bytes, bandwidth=bandwidth)
         memory = memory + op.calls * memory_time(nbytes=moved, bandwidth=bandwidth)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from operator import index
 from typing import Annotated, Any, Final, Literal, Self, TypeAlias
 
@@ -42,6 +43,24 @@ class Spec(BaseModel):
         set_(self, "__pydantic_extra__", None)
         set_(self, "__pydantic_private__", None)
         return self
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """The same record with some fields changed, validated like any other.
+
+        Parameters
+        ----------
+        update : mapping or None
+            Fields to change.
+        deep : bool
+            Without effect: a record is immutable all the way down [flag].
+
+        Returns
+        -------
+        Spec
+            A new record; nothing computed from the old one clings to it.
+        """
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self)(**fields | dict(update or {}))
 
     @classmethod
     def model_validate(cls, obj: Any, **kwargs: Any) -> Self:

@@ -40,7 +40,8 @@ class Operation(Spec):
 
     def weights_only(self) -> Self:
         """The same operation with nothing but its weights to move."""
-        return self.model_copy(update={"activation_bytes": 0.0, "kv_bytes": 0.0})
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return self.trusted(**fields | {"activation_bytes": 0, "kv_bytes": 0})
 
 
 class Matrix(NamedTuple):

@@ -64,8 +64,10 @@ class Attention(Layer):
 
     def vectors(self, hidden: Num) -> Num:
         """Biases, the norm before, and the norms of queries and keys (one head wide) [1]."""
-        biases = (self.query_width + self.kv_values) * self.qkv_bias + hidden * self.output_bias
-        return biases + norm_params(self.norm, hidden) + 2 * self.head_dim * self.qk_norm
+        qkv_bias = self.query_width + self.kv_values if self.qkv_bias else 0
+        output_bias = hidden if self.output_bias else 0
+        qk_norms = 2 * self.head_dim if self.qk_norm else 0
+        return qkv_bias + output_bias + qk_norms + norm_params(self.norm, hidden)
 
     def cache_bytes(self, group: Group, kv: Format) -> Num:
         """KV cache that a group holds in one such layer after the step [B]."""

@@ -36,7 +36,8 @@ class FeedForward(Layer):
 
     def vectors(self, hidden: Num) -> Num:
         """Biases, and the norm before [1]."""
-        return (self.up_width + hidden) * self.bias + norm_params(self.norm, hidden)
+        biases = self.up_width + hidden if self.bias else 0
+        return biases + norm_params(self.norm, hidden)
 
     def small_steps(
         self, hidden: Num, tokens: Num, precision: Precision, calls: Num

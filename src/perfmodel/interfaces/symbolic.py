@@ -1,0 +1,679 @@
+"""Closed forms, derived by running the ordinary formulas on symbols.
+
+Nothing here restates a formula. Each function hands symbols to the same code that answers with
+floats, and lets SymPy do the algebra; what comes back can be read, printed as LaTeX, or turned
+into a NumPy function. Given a model or a chip of numbers, those take the place of its symbols.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+import sympy
+
+from perfmodel.answers.estimate import Estimate, estimate_unchecked
+from perfmodel.answers.ridges import Balance, balance, one_sequence, one_token
+from perfmodel.base.errors import InvalidValueError, NoRidgeError, UnknownKeyError, did_you_mean
+from perfmodel.base.precision import Precision
+from perfmodel.base.spec import Spec
+from perfmodel.machine.hardware import GpuSpec, PeakFlops
+from perfmodel.roofline import ridge
+from perfmodel.work.layers import Attention, FeedForward
+from perfmodel.work.layers.embedding import Embedding, Head
+from perfmodel.work.operation import Matrix
+from perfmodel.work.shape import ModelShape
+from perfmodel.work.step import Group
+
+S = TypeVar("S", bound=Spec)
+
+
+def _symbol(name: str) -> sympy.Symbol:
+    return sympy.Symbol(name, positive=True)
+
+
+batch: Final = _symbol("B")  # sequences
+context: Final = _symbol("S")  # tokens
+tokens: Final = _symbol("T")  # tokens a pass
+inner: Final = _symbol("k")  # inputs of a matrix
+outer: Final = _symbol("n")  # outputs of a matrix
+peak: Final = _symbol("F")  # FLOP/s
+bandwidth: Final = _symbol("beta")  # B/s
+capacity: Final = _symbol("C")  # B
+target: Final = _symbol("t")  # s
+
+
+@dataclass(frozen=True)
+class ClosedForm:
+    """An expression with its meaning: to read, to print, to evaluate."""
+
+    meaning: str
+    unit: str
+    expression: sympy.Expr
+
+    @property
+    def symbols(self) -> tuple[str, ...]:
+        """Names of the free symbols, sorted: the arguments of ``function``."""
+        return tuple(sorted(str(symbol) for symbol in self.expression.free_symbols))
+
+    @property
+    def latex(self) -> str:
+        """The expression in LaTeX."""
+        return str(sympy.latex(self.expression))
+
+    def function(self) -> Callable[..., Any]:
+        """A NumPy function of the free symbols, by position in the order of ``symbols``.
+
+        Returns
+        -------
+        callable
+            Takes floats or arrays, broadcasts, returns what the float path would.
+        """
+        arguments = sorted(self.expression.free_symbols, key=str)
+        return sympy.lambdify(arguments, self.expression, "numpy")  # type: ignore[no-any-return]
+
+    def __call__(self, **values: float) -> float:
+        """The value at numbers for all free symbols, given by name.
+
+        Raises
+        ------
+        InvalidValueError
+            If a symbol has no value.
+        UnknownKeyError
+            If a name is not a symbol of the expression.
+        """
+        for name in values:
+            if name not in self.symbols:
+                raise UnknownKeyError(f"{name}: not a symbol; {did_you_mean(name, self.symbols)}")
+        for name in self.symbols:
+            if name not in values:
+                raise InvalidValueError(f"{name}: required, but missing")
+        exact = {_symbol(name): _exact(value) for name, value in values.items()}
+        return float(self.expression.subs(exact))
+
+
+# -- numbers and specs as symbols -------------------------------------------------------------
+
+
+def _exact(value: Any) -> Any:
+    """A plain number as an exact SymPy number, so that algebra stays exact; else as it is."""
+    if type(value) is int:
+        return sympy.Integer(value)
+    if type(value) is float:
+        return sympy.Rational(value)
+    return value
+
+
+def twin(cls: type[S], **given: Any) -> S:
+    """A spec whose required quantities are symbols, those of its own fields' declarations.
+
+    Parameters
+    ----------
+    cls : type of Spec
+        ``Attention``, ``FeedForward``, ``GpuSpec``, ...
+    **given
+        Fields that keep a value of their own.
+
+    Returns
+    -------
+    Spec
+        Unchecked: symbols have no range.
+
+    Examples
+    --------
+    >>> twin(FeedForward).width
+    f
+    """
+    fields: dict[str, Any] = {}
+    for name, field in cls.model_fields.items():
+        extra = field.json_schema_extra
+        if field.is_required() and isinstance(extra, dict):
+            fields[name] = _symbol(str(extra["symbol"]))
+        else:
+            fields[name] = field.get_default(call_default_factory=True)
+    return cls.trusted(**fields | given)
+
+
+def exact(spec: S) -> S:
+    """A spec of numbers with the same numbers, made exact for algebra.
+
+    Parameters
+    ----------
+    spec : Spec
+        A model or a chip.
+
+    Returns
+    -------
+    Spec
+        Unchecked; integers and floats are SymPy numbers.
+    """
+    return type(spec).trusted(
+        **{name: _exact_field(getattr(spec, name)) for name in type(spec).model_fields}
+    )
+
+
+def _exact_field(value: Any) -> Any:
+    if isinstance(value, Spec):
+        return exact(value)
+    if isinstance(value, tuple):
+        return tuple(_exact_field(item) for item in value)
+    return _exact(value)
+
+
+def any_gpu() -> GpuSpec:
+    """A chip of symbols: bandwidth beta, capacity C, peak F in 16 bits, 2F in 8 bits.
+
+    Returns
+    -------
+    GpuSpec
+        Its fp32 and tf32 have no peak.
+    """
+    peaks = twin(PeakFlops, bf16=peak, fp16=peak, fp8=2 * peak, int8=2 * peak, nvfp4=4 * peak)
+    return twin(
+        GpuSpec,
+        name="any chip",
+        memory_bandwidth=bandwidth,
+        memory_capacity=capacity,
+        peak_flops=peaks,
+    )
+
+
+def any_model() -> ModelShape:
+    """A dense model of symbols: L blocks, untied ends, no norms or biases.
+
+    Returns
+    -------
+    ModelShape
+        Width d, query heads h, KV heads g, head width d_h, inner width f, vocabulary V.
+    """
+    block = (twin(Attention, norm=None), twin(FeedForward, norm=None))
+    return twin(
+        ModelShape,
+        name="any model",
+        hidden=_symbol("d"),
+        vocab=_symbol("V"),
+        blocks=((_symbol("L"), block),),
+        embedding=Embedding(),
+        head=Head(norm=None),
+    )
+
+
+def _subjects(model: ModelShape | None, gpu: GpuSpec | None) -> tuple[ModelShape, GpuSpec]:
+    return (
+        any_model() if model is None else exact(model),
+        any_gpu() if gpu is None else exact(gpu),
+    )
+
+
+def _formats(precision: Precision | str) -> Precision:
+    return precision if isinstance(precision, Precision) else Precision.parse(precision)
+
+
+# -- one matrix -------------------------------------------------------------------------------
+
+
+def gemm_ridge_batch(
+    *, gpu: GpuSpec | None = None, precision: Precision | str = "bf16"
+) -> ClosedForm:
+    """Tokens at which a ``k x n`` matrix turns compute-bound, inputs and outputs counted.
+
+    Parameters
+    ----------
+    gpu : GpuSpec or None
+        A chip of numbers; None: symbols F and beta.
+    precision : Precision or str
+        The formats of the blocks' matrices.
+
+    Returns
+    -------
+    ClosedForm
+        Tokens [1], in k, n, F, beta.
+
+    Examples
+    --------
+    >>> gemm_ridge_batch().expression
+    F*k*n/(-F*k - F*n + beta*k*n)
+    """
+    return ClosedForm("ridge batch of one matrix", "1", _gemm_ridge(gpu, precision))
+
+
+def wide_gemm_ridge_batch(
+    *, gpu: GpuSpec | None = None, precision: Precision | str = "bf16"
+) -> ClosedForm:
+    """The limit of ``gemm_ridge_batch`` for a matrix that is wide on both sides.
+
+    Parameters
+    ----------
+    gpu : GpuSpec or None
+        A chip of numbers; None: symbols F and beta.
+    precision : Precision or str
+        The formats of the blocks' matrices.
+
+    Returns
+    -------
+    ClosedForm
+        Tokens [1], in F, beta.
+
+    Examples
+    --------
+    >>> wide_gemm_ridge_batch().expression
+    F/beta
+    >>> wide_gemm_ridge_batch(precision="w4a16").expression  # 4 bits and a scale, of 16
+    33*F/(128*beta)
+    """
+    square = _gemm_ridge(gpu, precision).subs(outer, inner)
+    limit = sympy.limit(sympy.cancel(square), inner, sympy.oo)
+    return ClosedForm("ridge batch of a wide matrix", "1", limit)
+
+
+def _gemm_ridge(gpu: GpuSpec | None, precision: Precision | str) -> sympy.Expr:
+    matrix = Matrix("gemm", inner, outer)
+    _, chip = _subjects(None, gpu)
+    one = balance(one_token(matrix, _formats(precision)), chip, kv=False, activations=True)
+    return _solve(tokens * one.compute, one.fixed_memory + tokens * one.memory, tokens)
+
+
+# -- attention --------------------------------------------------------------------------------
+
+
+def attention_intensity(
+    *, model: ModelShape | None = None, precision: Precision | str = "bf16"
+) -> ClosedForm:
+    """Arithmetic intensity of attention in a decode step.
+
+    It does not depend on the batch: every sequence reads its own KV. With the context it tends to
+    ``limit_of_attention_intensity``.
+
+    Parameters
+    ----------
+    model : ModelShape or None
+        A model of numbers; None: symbols.
+    precision : Precision or str
+        Its KV and activation formats count.
+
+    Returns
+    -------
+    ClosedForm
+        Intensity [FLOP/B], in S and the model's widths.
+
+    Examples
+    --------
+    >>> attention_intensity().symbols
+    ('S', 'g', 'h')
+    """
+    shape, _ = _subjects(model, None)
+    found = sympy.factor(_attention(shape, precision).intensity)
+    return ClosedForm("arithmetic intensity of attention in a decode step", "FLOP/B", found)
+
+
+def limit_of_attention_intensity(
+    *, model: ModelShape | None = None, precision: Precision | str = "bf16"
+) -> ClosedForm:
+    """What the intensity of attention tends to as the context grows.
+
+    Parameters
+    ----------
+    model : ModelShape or None
+        A model of numbers; None: symbols.
+    precision : Precision or str
+        Its KV format counts.
+
+    Returns
+    -------
+    ClosedForm
+        Intensity [FLOP/B]: in bf16, query heads over KV heads.
+
+    Examples
+    --------
+    >>> limit_of_attention_intensity().expression
+    h/g
+    """
+    found = attention_intensity(model=model, precision=precision).expression
+    limit = sympy.simplify(sympy.limit(found, context, sympy.oo))
+    return ClosedForm("arithmetic intensity of attention, long contexts", "FLOP/B", limit)
+
+
+def attention_ridge_batch(
+    *,
+    model: ModelShape | None = None,
+    gpu: GpuSpec | None = None,
+    precision: Precision | str = "bf16",
+) -> ClosedForm:
+    """Ask for the batch that makes attention compute-bound: there is none, and why.
+
+    Parameters
+    ----------
+    model : ModelShape or None
+        A model of numbers; None: symbols.
+    gpu : GpuSpec or None
+        A chip of numbers; None: symbols.
+    precision : Precision or str
+        Its KV, activation and attention formats count.
+
+    Returns
+    -------
+    ClosedForm
+        Never: arithmetic and traffic of attention both grow with the batch.
+
+    Raises
+    ------
+    NoRidgeError
+        Always; it says on which side of the chip's ridge attention stays.
+
+    Examples
+    --------
+    >>> attention_ridge_batch()
+    Traceback (most recent call last):
+        ...
+    perfmodel.base.errors.NoRidgeError: attention: FLOPs and bytes both grow with the batch, \
+so its intensity (h/g FLOP/B for long contexts) stays on one side of the ridge (F/beta FLOP/B) at \
+every batch: memory-bound wherever it is the smaller
+    """
+    shape, chip = _subjects(model, gpu)
+    formats = _formats(precision)
+    op = _attention(shape, formats)
+    at_ridge = ridge(peak=chip.peak(op.compute), bandwidth=chip.memory_bandwidth)
+    reached = limit_of_attention_intensity(model=model, precision=formats).expression
+    # The intensity grows with the context towards its limit.
+    below = sympy.simplify(reached - at_ridge).is_negative
+    if below:
+        side = "below it, memory-bound"
+    elif below is False:
+        side = "above it for long contexts, compute-bound there"
+    else:
+        side = ""
+    ends = f": {side}" if side else ": memory-bound wherever it is the smaller"
+    raise NoRidgeError(
+        "attention: FLOPs and bytes both grow with the batch, so its intensity "
+        f"({_short(reached)} FLOP/B for long contexts) stays on one side of the ridge "
+        f"({_short(at_ridge)} FLOP/B) at every batch{ends}"
+    )
+
+
+def _attention(shape: ModelShape, precision: Precision | str) -> Any:
+    group = Group.trusted(count=batch, new=1, past=context - 1, logits=1, shared_past=0)
+    found = _decode(shape, any_gpu(), _formats(precision), group).operations
+    attention = [op for op in found if op.kind == "attention"]
+    if not attention:
+        raise InvalidValueError(f"model: expected one with attention, got {shape.name}")
+    return attention[0]
+
+
+def _short(expression: sympy.Expr) -> str:
+    return f"{float(expression):.3g}" if expression.is_number else str(expression)
+
+
+# -- the whole step ---------------------------------------------------------------------------
+
+
+def step_time(
+    *,
+    model: ModelShape | None = None,
+    gpu: GpuSpec | None = None,
+    precision: Precision | str = "bf16",
+) -> ClosedForm:
+    """Time of a decode step: the sum over operations of the larger roof.
+
+    Parameters
+    ----------
+    model : ModelShape or None
+        A model of numbers; None: symbols.
+    gpu : GpuSpec or None
+        A chip of numbers; None: symbols.
+    precision : Precision or str
+        What is stored, moved and computed in.
+
+    Returns
+    -------
+    ClosedForm
+        Time [s], in B, S, and the symbols of the model and the chip.
+
+    Examples
+    --------
+    >>> step_time(model=ModelShape.from_totals(params=8e9)).expression
+    Max(16000000000*B/F, 16000000000/beta)
+    """
+    found = _step(model, gpu, precision)
+    return ClosedForm("time of a decode step", "s", found.time)
+
+
+def step_intensity(
+    *, model: ModelShape | None = None, precision: Precision | str = "bf16"
+) -> ClosedForm:
+    """Arithmetic intensity of a whole decode step.
+
+    Parameters
+    ----------
+    model : ModelShape or None
+        A model of numbers; None: symbols.
+    precision : Precision or str
+        What is stored and moved in.
+
+    Returns
+    -------
+    ClosedForm
+        Intensity [FLOP/B], in B, S and the model's widths.
+
+    Examples
+    --------
+    >>> step_intensity(model=ModelShape.from_totals(params=8e9)).expression
+    B
+    """
+    found = sympy.cancel(_step(model, None, precision).intensity)
+    return ClosedForm("arithmetic intensity of a decode step", "FLOP/B", found)
+
+
+def step_ridge_batch(
+    *,
+    model: ModelShape | None = None,
+    gpu: GpuSpec | None = None,
+    precision: Precision | str = "bf16",
+) -> ClosedForm:
+    """Sequences at which a decode step's arithmetic takes as long as its weights and KV.
+
+    Parameters
+    ----------
+    model : ModelShape or None
+        A model of numbers; None: symbols.
+    gpu : GpuSpec or None
+        A chip of numbers; None: symbols.
+    precision : Precision or str
+        What is stored and computed in.
+
+    Returns
+    -------
+    ClosedForm
+        Sequences [1], in S and the symbols; negative past ``critical_context``, where there is
+        no such batch.
+
+    Examples
+    --------
+    >>> step_ridge_batch(model=ModelShape.from_totals(params=8e9)).expression
+    F/beta
+    """
+    one = _balance(model, gpu, precision)
+    found = _solve(batch * one.compute, one.fixed_memory + batch * one.memory, batch)
+    return ClosedForm("ridge batch of a decode step", "1", found)
+
+
+def critical_context(
+    *,
+    model: ModelShape | None = None,
+    gpu: GpuSpec | None = None,
+    precision: Precision | str = "bf16",
+) -> ClosedForm:
+    """The context past which no batch makes a decode step compute-bound.
+
+    Parameters
+    ----------
+    model : ModelShape or None
+        A model of numbers, without windows; None: symbols.
+    gpu : GpuSpec or None
+        A chip of numbers; None: symbols.
+    precision : Precision or str
+        What is stored and computed in.
+
+    Returns
+    -------
+    ClosedForm
+        Tokens [1].
+
+    Raises
+    ------
+    NoRidgeError
+        If the model has no KV cache that could outgrow its arithmetic.
+
+    Examples
+    --------
+    >>> coarse = ModelShape.from_totals(params=8e9, kv_bytes_per_token=131072)
+    >>> critical_context(model=coarse).expression  # 2 * 8e9 / 131072 * beta / F
+    1953125*beta/(16*F)
+    """
+    one = _balance(model, gpu, precision)
+    found = _solve(one.compute, one.memory, context)
+    return ClosedForm("critical context", "1", found)
+
+
+def kv_overtakes_weights(
+    *, model: ModelShape | None = None, precision: Precision | str = "bf16"
+) -> ClosedForm:
+    """Sequences whose KV cache is as large as all the weights.
+
+    Parameters
+    ----------
+    model : ModelShape or None
+        A model of numbers, with a cache; None: symbols.
+    precision : Precision or str
+        What weights and KV are stored in.
+
+    Returns
+    -------
+    ClosedForm
+        Sequences [1], in S and the model's widths.
+
+    Raises
+    ------
+    NoRidgeError
+        If there is no cache.
+
+    Examples
+    --------
+    >>> coarse = ModelShape.from_totals(params=8e9, kv_bytes_per_token=100_000)
+    >>> kv_overtakes_weights(model=coarse).expression
+    160000/S
+    """
+    held = _step(model, None, precision).memory
+    return ClosedForm(
+        "batch whose KV equals the weights", "1", _solve(held.kv, held.weights, batch)
+    )
+
+
+def max_batch_for_time(
+    *,
+    model: ModelShape | None = None,
+    gpu: GpuSpec | None = None,
+    precision: Precision | str = "bf16",
+) -> ClosedForm:
+    """The largest batch whose decode step takes at most t, arithmetic and traffic overlapped.
+
+    Parameters
+    ----------
+    model : ModelShape or None
+        A model of numbers; None: symbols.
+    gpu : GpuSpec or None
+        A chip of numbers; None: symbols.
+    precision : Precision or str
+        What is stored and computed in.
+
+    Returns
+    -------
+    ClosedForm
+        Sequences [1], in t, S and the symbols: the smaller of what each roof allows. Weights, KV
+        and all FLOPs are counted, activations are not; negative where even the weights take
+        longer than t.
+
+    Examples
+    --------
+    >>> max_batch_for_time(model=ModelShape.from_totals(params=8e9)).expression
+    F*t/16000000000
+    """
+    one = _balance(model, gpu, precision)
+    by_compute = _solve(batch * one.compute, target, batch)
+    if one.memory == 0:
+        return ClosedForm("largest batch for a step time", "1", by_compute)
+    by_memory = _solve(one.fixed_memory + batch * one.memory, target, batch)
+    found = sympy.Min(by_compute, by_memory)
+    return ClosedForm("largest batch for a step time", "1", found)
+
+
+def max_context_for_capacity(
+    *,
+    model: ModelShape | None = None,
+    gpu: GpuSpec | None = None,
+    precision: Precision | str = "bf16",
+) -> ClosedForm:
+    """The longest context at which weights and KV of B sequences just fill the memory.
+
+    Parameters
+    ----------
+    model : ModelShape or None
+        A model of numbers, with a cache and without windows; None: symbols.
+    gpu : GpuSpec or None
+        A chip of numbers, with a capacity; None: symbols.
+    precision : Precision or str
+        What weights and KV are stored in.
+
+    Returns
+    -------
+    ClosedForm
+        Tokens [1], in B and the symbols; negative where the weights alone do not fit.
+
+    Raises
+    ------
+    NoRidgeError
+        If there is no cache.
+    InvalidValueError
+        If the chip's capacity is unknown.
+
+    Examples
+    --------
+    >>> coarse = ModelShape.from_totals(params=8e9, kv_bytes_per_token=100_000)
+    >>> max_context_for_capacity(model=coarse).expression
+    (C - 16000000000)/(100000*B)
+    """
+    held = _step(model, gpu, precision).memory
+    if held.capacity is None:
+        raise InvalidValueError("memory_capacity: required to ask what fits, but missing")
+    return ClosedForm(
+        "longest context for a capacity", "1", _solve(held.needed, held.capacity, context)
+    )
+
+
+def _step(model: ModelShape | None, gpu: GpuSpec | None, precision: Precision | str) -> Estimate:
+    shape, chip = _subjects(model, gpu)
+    group = Group.trusted(count=batch, new=1, past=context - 1, logits=1, shared_past=0)
+    return _decode(shape, chip, _formats(precision), group)
+
+
+def _decode(shape: ModelShape, chip: GpuSpec, precision: Precision, group: Group) -> Estimate:
+    return estimate_unchecked("decode", shape, chip, (group,), precision=precision)
+
+
+def _balance(model: ModelShape | None, gpu: GpuSpec | None, precision: Precision | str) -> Balance:
+    shape, chip = _subjects(model, gpu)
+    operations = one_sequence(shape, context, _formats(precision))
+    return balance(operations, chip, kv=True, activations=False)
+
+
+def _solve(left: Any, right: Any, unknown: sympy.Symbol) -> sympy.Expr:
+    """The one solution of an equation that is linear in the unknown.
+
+    The sign is left to the reader: past a critical context a ridge batch is negative.
+    """
+    difference = sympy.together(sympy.sympify(left) - sympy.sympify(right))
+    numerator = sympy.Poly(sympy.numer(difference), unknown)
+    if numerator.degree() != 1:
+        raise NoRidgeError(f"no {unknown} makes {left} equal {right}")
+    slope, rest = numerator.all_coeffs()
+    return sympy.factor(sympy.cancel(-rest / slope))
