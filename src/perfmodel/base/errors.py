@@ -72,7 +72,9 @@ def shown(value: object, limit: int = 60) -> str:
 def did_you_mean(key: object, choices: Iterable[str]) -> str:
     """The end of a message about a wrong key: the nearest choice, or all of them."""
     known = sorted(choices)
-    near = difflib.get_close_matches(str(key)[:80].lower(), known, n=1, cutoff=0.5)
+    asked = str(key)[:80].lower()
+    near = [choice for choice in known if asked and choice.startswith(asked)]
+    near = near or difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
     if near:
         return f"did you mean {near[0]!r}? (one of: {', '.join(known)})"
     return f"expected one of: {', '.join(known)}"
@@ -81,7 +83,8 @@ def did_you_mean(key: object, choices: Iterable[str]) -> str:
 def from_pydantic(error: ValidationError, owner: str, fields: Iterable[str]) -> PerfModelError:
     """Turn Pydantic's report into one sentence: field, value, what was expected."""
     details = error.errors(include_url=False)
-    first = details[0]
+    # A misspelt field makes another one missing: the misspelling is what to mend.
+    first = next((d for d in details if d["type"] == "extra_forbidden"), details[0])
     cause = first.get("ctx", {}).get("error")
     if isinstance(cause, PerfModelError):
         return cause

@@ -234,6 +234,8 @@ class Precision(Spec):
         ------
         UnknownKeyError
             If any part of it does not exist.
+        InvalidValueError
+            If it is not a text.
 
         Examples
         --------

@@ -44,6 +44,11 @@ capacity: Final = _symbol("C")  # B
 target: Final = _symbol("t")  # s
 
 
+_BELOW: Final = (
+    "each further unit adds more traffic time than arithmetic: memory-bound at any batch"
+)
+
+
 @dataclass(frozen=True)
 class ClosedForm:
     """An expression with its meaning: to read, to print, to evaluate."""
@@ -51,6 +56,7 @@ class ClosedForm:
     meaning: str
     unit: str
     expression: sympy.Expr
+    absent: str = ""  # what a value of zero or below means, where there can be one
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -68,10 +74,22 @@ class ClosedForm:
         Returns
         -------
         callable
-            Takes floats or arrays, broadcasts, returns what the float path would.
+            Takes floats or arrays, broadcasts, returns what the float path would; NaN where
+            there is no solution.
         """
         arguments = sorted(self.expression.free_symbols, key=str)
-        return sympy.lambdify(arguments, self.expression, "numpy")  # type: ignore[no-any-return]
+        found: Callable[..., Any] = sympy.lambdify(arguments, self.expression, "numpy")
+        if not self.absent:
+            return found
+
+        def where_present(*values: Any) -> Any:
+            import numpy as np
+
+            with np.errstate(divide="ignore"):
+                number = found(*(np.asarray(value, dtype=float) for value in values))
+            return np.where((number > 0) & np.isfinite(number), number, np.nan)[()]
+
+        return where_present
 
     def __call__(self, **values: float) -> float:
         """The value at numbers for all free symbols, given by name.
@@ -82,6 +100,8 @@ class ClosedForm:
             If a symbol has no value.
         UnknownKeyError
             If a name is not a symbol of the expression.
+        NoRidgeError
+            If there is no solution at these numbers: the algebra gives none, or a negative one.
         """
         for name in values:
             if name not in self.symbols:
@@ -90,7 +110,10 @@ class ClosedForm:
             if name not in values:
                 raise InvalidValueError(f"{name}: required, but missing")
         exact = {_symbol(name): _exact(value) for name, value in values.items()}
-        return float(self.expression.subs(exact))
+        number = self.expression.subs(exact)
+        if self.absent and not (number.is_finite and number > 0):
+            raise NoRidgeError(f"{self.meaning}: {self.absent}")
+        return float(number)
 
 
 # -- numbers and specs as symbols -------------------------------------------------------------
@@ -105,12 +128,12 @@ def _exact(value: Any) -> Any:
     return value
 
 
-def twin(cls: type[S], **given: Any) -> S:
+def twin(kind: type[S], **given: Any) -> S:
     """A spec whose required quantities are symbols, those of its own fields' declarations.
 
     Parameters
     ----------
-    cls : type of Spec
+    kind : type of Spec
         ``Attention``, ``FeedForward``, ``GpuSpec``, ...
     **given
         Fields that keep a value of their own.
@@ -126,13 +149,13 @@ def twin(cls: type[S], **given: Any) -> S:
     f
     """
     fields: dict[str, Any] = {}
-    for name, field in cls.model_fields.items():
+    for name, field in kind.model_fields.items():
         extra = field.json_schema_extra
         if field.is_required() and isinstance(extra, dict):
             fields[name] = _symbol(str(extra["symbol"]))
         else:
             fields[name] = field.get_default(call_default_factory=True)
-    return cls.trusted(**fields | given)
+    return kind.trusted(**fields | given)
 
 
 def exact(spec: S) -> S:
@@ -235,7 +258,7 @@ def gemm_ridge_batch(
     >>> gemm_ridge_batch().expression
     F*k*n/(-F*k - F*n + beta*k*n)
     """
-    return ClosedForm("ridge batch of one matrix", "1", _gemm_ridge(gpu, precision))
+    return ClosedForm("ridge batch of one matrix", "1", _gemm_ridge(gpu, precision), _BELOW)
 
 
 def wide_gemm_ridge_batch(
@@ -484,8 +507,7 @@ def step_ridge_batch(
     Returns
     -------
     ClosedForm
-        Sequences [1], in S and the symbols; negative past ``critical_context``, where there is
-        no such batch.
+        Sequences [1], in S and the symbols; past ``critical_context`` there is no such batch.
 
     Examples
     --------
@@ -494,7 +516,7 @@ def step_ridge_batch(
     """
     one = _balance(model, gpu, precision)
     found = _solve(batch * one.compute, one.fixed_memory + batch * one.memory, batch)
-    return ClosedForm("ridge batch of a decode step", "1", found)
+    return ClosedForm("ridge batch of a decode step", "1", found, _BELOW)
 
 
 def critical_context(
@@ -532,7 +554,7 @@ def critical_context(
     """
     one = _balance(model, gpu, precision)
     found = _solve(one.compute, one.memory, context)
-    return ClosedForm("critical context", "1", found)
+    return ClosedForm("critical context", "1", found, "every context has a ridge")
 
 
 def kv_overtakes_weights(
@@ -590,8 +612,7 @@ def max_batch_for_time(
     -------
     ClosedForm
         Sequences [1], in t, S and the symbols: the smaller of what each roof allows. Weights, KV
-        and all FLOPs are counted, activations are not; negative where even the weights take
-        longer than t.
+        and all FLOPs are counted, activations are not.
 
     Examples
     --------
@@ -601,10 +622,11 @@ def max_batch_for_time(
     one = _balance(model, gpu, precision)
     by_compute = _solve(batch * one.compute, target, batch)
     if one.memory == 0:
-        return ClosedForm("largest batch for a step time", "1", by_compute)
-    by_memory = _solve(one.fixed_memory + batch * one.memory, target, batch)
-    found = sympy.Min(by_compute, by_memory)
-    return ClosedForm("largest batch for a step time", "1", found)
+        found = by_compute
+    else:
+        by_memory = _solve(one.fixed_memory + batch * one.memory, target, batch)
+        found = sympy.Min(by_compute, by_memory)
+    return ClosedForm("largest batch for a step time", "1", found, "the weights alone take longer")
 
 
 def max_context_for_capacity(
@@ -627,7 +649,7 @@ def max_context_for_capacity(
     Returns
     -------
     ClosedForm
-        Tokens [1], in B and the symbols; negative where the weights alone do not fit.
+        Tokens [1], in B and the symbols.
 
     Raises
     ------
@@ -645,9 +667,8 @@ def max_context_for_capacity(
     held = _step(model, gpu, precision).memory
     if held.capacity is None:
         raise InvalidValueError("memory_capacity: required to ask what fits, but missing")
-    return ClosedForm(
-        "longest context for a capacity", "1", _solve(held.needed, held.capacity, context)
-    )
+    found = _solve(held.needed, held.capacity, context)
+    return ClosedForm("longest context for a capacity", "1", found, "the weights alone do not fit")
 
 
 def _step(model: ModelShape | None, gpu: GpuSpec | None, precision: Precision | str) -> Estimate:

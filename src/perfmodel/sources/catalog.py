@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from perfmodel.base._data import catalogs, read_toml
-from perfmodel.base.errors import ConfigError, UnknownKeyError, did_you_mean, shown
+from perfmodel.base.errors import (
+    ConfigError,
+    InvalidValueError,
+    UnknownKeyError,
+    did_you_mean,
+    shown,
+)
 from perfmodel.base.spec import Origin, Source, Spec
 from perfmodel.machine.hardware import GpuSpec, PeakFlops
 from perfmodel.sources.huggingface import read_hf
@@ -119,8 +126,9 @@ def read_gpu(path: str | Path) -> GpuSpec:
     InvalidValueError
         If a value is missing or out of range.
     """
-    path = Path(path)
-    return _read_gpu(path, sources={})
+    if not isinstance(path, str | Path):
+        raise ConfigError(f"gpu: expected the path of a TOML file, got {shown(path)}")
+    return _read_gpu(Path(path), sources=None)
 
 
 def _known(what: str, key: str, keys: tuple[str, ...]) -> str:
@@ -149,63 +157,80 @@ def _gpu(key: str) -> GpuSpec:
 def _model(key: str) -> ModelShape:
     path = catalogs() / "models" / f"{key}.toml"
     table = read_toml(path)
-    config, origin = table["config"], table["origin"]
-    origins = tuple(_origin(path, field, origin, _sources()) for field in config)
+    # TOML has no null, and for some keys null is not the same as being absent.
+    config = table["config"] | dict.fromkeys(table.get("null", ()))
+    origins = tuple(_origin(path, field, table["origin"], _sources()) for field in config)
     shape = read_hf(config)
     return shape.model_copy(update={"name": table["name"], "origins": origins})
 
 
-def _read_gpu(path: Path, sources: dict[str, Source]) -> GpuSpec:
+def _read_gpu(path: Path, sources: dict[str, Source] | None) -> GpuSpec:
+    """A chip from a file; with ``sources``, each source must be a key of them."""
     table = read_toml(path)
-    origins: list[Origin] = []
     peaks = table.pop("peak_flops", {})
     if not isinstance(peaks, dict):
         raise ConfigError(f"{path}: peak_flops: expected a table of formats, got {shown(peaks)}")
-    fields = {"name": table.pop("name", path.stem)}
-    fields |= {
-        key: _value(path, key, GpuSpec, item, origins, sources) for key, item in table.items()
-    }
-    fields["peak_flops"] = {
-        key: _value(path, f"peak_flops.{key}", PeakFlops, item, origins, sources)
-        for key, item in peaks.items()
-    }
-    return GpuSpec(**fields, origins=tuple(origins))
+    name = table.pop("name", path.stem)
+    known = set(GpuSpec.model_fields) - {"name", "peak_flops", "origins"}
+    origins: list[Origin] = []
+
+    def values(table: dict[str, Any], owner: type[Spec], prefix: str = "") -> dict[str, Any]:
+        fields = {}
+        for key, item in table.items():
+            if key not in (known if owner is GpuSpec else owner.model_fields):
+                near = did_you_mean(key, known if owner is GpuSpec else owner.model_fields)
+                raise ConfigError(f"{path}: {prefix}{key}: unknown field; {near}")
+            unit = (owner.model_fields[key].json_schema_extra or {}).get("unit")  # type: ignore[union-attr]
+            value, origin = _value(path, f"{prefix}{key}", unit, item, sources)
+            fields[key] = value
+            origins.append(origin)
+        return fields
+
+    fields = values(table, GpuSpec)
+    fields["peak_flops"] = values(peaks, PeakFlops, "peak_flops.")
+    try:
+        return GpuSpec(name=name, **fields, origins=tuple(origins))
+    except InvalidValueError as error:
+        raise InvalidValueError(f"{path}: {error}") from None
 
 
 def _value(
-    path: Path,
-    field: str,
-    owner: type[Spec],
-    item: Any,
-    origins: list[Origin],
-    sources: dict[str, Source],
-) -> Any:
-    """A field's value; its origin is added to ``origins``."""
+    path: Path, field: str, unit: object, item: Any, sources: dict[str, Source] | None
+) -> tuple[Any, Origin]:
+    """A field's value and its origin; a bare number is the user's own."""
     if not isinstance(item, dict):
-        origins.append(Origin(field=field, kind="user", place=path.name))
-        return item
-    item = dict(item)
+        return item, Origin(field=field, kind="user", place=path.name)
     if "value" not in item:
         raise ConfigError(f"{path}: {field}.value: required, but missing")
-    value, unit = item.pop("value"), item.pop("unit", None)
-    known = owner.model_fields.get(field.rpartition(".")[2])
-    extra = known.json_schema_extra if known is not None else None
-    expected = extra.get("unit") if isinstance(extra, dict) else None
-    if unit is not None and unit != expected:
-        raise ConfigError(f"{path}: {field}.unit: expected {expected!r}, got {shown(unit)}")
-    origins.append(_origin(path, field, item, sources))
-    return value
+    if item.get("unit", unit) != unit:
+        raise ConfigError(f"{path}: {field}.unit: expected {unit!r}, got {shown(item['unit'])}")
+    rest = {key: text for key, text in item.items() if key not in ("value", "unit")}
+    return item["value"], _origin(path, field, rest, sources)
 
 
-def _origin(path: Path, field: str, item: dict[str, Any], sources: dict[str, Source]) -> Origin:
-    item = dict(item)
-    key = item.pop("source", None)
-    source = None
-    if key is not None:
-        # A user's file may name its source in words; the catalog's are keys of sources.toml.
-        source = sources.get(key) or Source(key=str(key), title=str(key))
-    if unknown := set(item) - set(Origin.model_fields):
-        name = sorted(unknown)[0]
-        known = did_you_mean(name, Origin.model_fields)
-        raise ConfigError(f"{path}: {field}.{name}: unknown; {known}")
-    return Origin(field=field, source=source, **{"kind": "user"} | item)
+def _origin(
+    path: Path, field: str, item: dict[str, Any], sources: dict[str, Source] | None
+) -> Origin:
+    known = set(Origin.model_fields) - {"field"}
+    for key in item:
+        if key not in known:
+            raise ConfigError(f"{path}: {field}.{key}: unknown; {did_you_mean(key, known)}")
+    fields = {"kind": "user"} | item
+    if (key := fields.pop("source", None)) is not None:
+        fields["source"] = _source(path, field, key, sources)
+    if isinstance(fields.get("date"), date):
+        fields["date"] = fields["date"].isoformat()  # TOML has dates of its own
+    try:
+        return Origin(field=field, **fields)
+    except InvalidValueError as error:
+        raise ConfigError(f"{path}: {field}: {error}") from None
+
+
+def _source(path: Path, field: str, key: Any, sources: dict[str, Source] | None) -> Source:
+    if not isinstance(key, str):
+        raise ConfigError(f"{path}: {field}.source: expected a text, got {shown(key)}")
+    if sources is None:
+        return Source(key=key, title=key)  # a user names the source in words
+    if key not in sources:
+        raise ConfigError(f"{path}: {field}.source: no source {key!r} in sources.toml")
+    return sources[key]

@@ -378,7 +378,20 @@ class ModelShape(Spec):
         return self.cache_of(alone, self.resolve_precision(precision))  # type: ignore[no-any-return]
 
     def cache_of(self, group: Group, precision: Precision) -> Num:
-        """KV cache that a group holds after a step [B], for numbers of any kind, unchecked."""
+        """KV cache that a group holds after a step, for numbers of any kind, unchecked.
+
+        Parameters
+        ----------
+        group : Group
+            Sequences with their new, past and shared tokens.
+        precision : Precision
+            Its KV format counts.
+
+        Returns
+        -------
+        float or array or symbol
+            Bytes [B].
+        """
         return sum(
             repeats * sum(layer.cache_bytes(group, precision.kv) for layer in layers)
             for repeats, layers in self.blocks

@@ -17,11 +17,39 @@ class Embedding(Spec):
     )
 
     def params(self, hidden: Num, vocab: Num) -> Num:
-        """Rows of both tables times their width [1]."""
+        """Rows of both tables times their width.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        vocab : int or symbol
+            Rows of the token table [1].
+
+        Returns
+        -------
+        int or symbol
+            Parameters [1].
+        """
         return (vocab + (self.positions or 0)) * hidden
 
     def lookup(self, hidden: Num, tokens: Num, precision: Precision) -> Operation:
-        """The rows used are read and the hidden state written: traffic without FLOPs."""
+        """The rows used are read and the hidden state written: traffic without FLOPs.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        tokens : int or array or symbol
+            Tokens looked up [1].
+        precision : Precision
+            What the table is stored in, and activations moved in.
+
+        Returns
+        -------
+        Operation
+            Of activation traffic alone: the table as a whole is not read.
+        """
         rows = tokens if self.positions is None else 2 * tokens
         read = precision.rest.nbytes(rows * hidden, rows)
         written = precision.linear.outputs.nbytes(tokens * hidden, tokens)
@@ -46,9 +74,39 @@ class Head(Spec):
     norm: Norm | None = "rms"
 
     def params(self, hidden: Num, vocab: Num) -> Num:
-        """Parameters that no other part holds [1]."""
+        """Parameters that no other part holds.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        vocab : int or symbol
+            Rows of the table [1].
+
+        Returns
+        -------
+        int or symbol
+            The norm, and the table unless it is the embedding's [1].
+        """
         return norm_params(self.norm, hidden) + (0 if self.tied else hidden * vocab)
 
     def project(self, hidden: Num, vocab: Num, tokens: Num, precision: Precision) -> Operation:
-        """Logits of so many positions; the table is read whole, tied or not."""
+        """Logits of so many positions; the table is read whole, tied or not.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        vocab : int or symbol
+            Rows of the table [1].
+        tokens : int or array or symbol
+            Positions whose logits are computed [1].
+        precision : Precision
+            Its head's formats count.
+
+        Returns
+        -------
+        Operation
+            One matrix product.
+        """
         return linear(Matrix("head", hidden, vocab), tokens=tokens, formats=precision.head)

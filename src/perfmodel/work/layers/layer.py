@@ -45,31 +45,107 @@ class Layer(Spec):
     norm: Norm | None = "rms"
 
     def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
-        """The weight matrices, in the order they are used."""
+        """The weight matrices, in the order they are used.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+
+        Returns
+        -------
+        tuple of Matrix
+            Every matrix once.
+        """
         raise NotImplementedError
 
     def vectors(self, hidden: Num) -> Num:
-        """Biases and norms [1]."""
+        """Biases and norms.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+
+        Returns
+        -------
+        int or symbol
+            Parameters that are no matrix [1].
+        """
         raise NotImplementedError
 
     def params(self, hidden: Num) -> Num:
-        """All parameters of one such layer [1]."""
+        """All parameters of one such layer.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+
+        Returns
+        -------
+        int or symbol
+            Matrix weights, biases and norms [1].
+        """
         return sum(m.inner * m.outer for m in self.matrices(hidden)) + self.vectors(hidden)
 
     def weight_bytes(self, hidden: Num, precision: Precision) -> Num:
-        """What memory holds of one such layer, scales included [B]."""
+        """What memory holds of one such layer, scales included.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        precision : Precision
+            What weights are stored in.
+
+        Returns
+        -------
+        float or symbol
+            Bytes [B].
+        """
         stored = precision.linear.weights
         matrices = sum(stored.nbytes(m.inner * m.outer, m.outer) for m in self.matrices(hidden))
         return matrices + precision.rest.nbytes(self.vectors(hidden))
 
     def cache_bytes(self, group: Group, kv: Format) -> Num:
-        """KV cache that a group of sequences holds in one such layer after a step [B]."""
+        """KV cache that a group of sequences holds in one such layer after a step.
+
+        Parameters
+        ----------
+        group : Group
+            Sequences with their new, past and shared tokens.
+        kv : Format
+            What the cache is stored in.
+
+        Returns
+        -------
+        float or array or symbol
+            Bytes [B].
+        """
         return 0
 
     def operations(
         self, hidden: Num, step: Step, precision: Precision, calls: Num
     ) -> Iterable[Operation]:
-        """What such a layer does in a step, in order."""
+        """What such a layer does in a step, in order.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        step : Step
+            Which sequences take part.
+        precision : Precision
+            What each part is stored, moved and computed in.
+        calls : int or symbol
+            How many such layers there are [1].
+
+        Returns
+        -------
+        iterable of Operation
+            Each with as many calls.
+        """
         tokens = step.tokens
         for matrix in self.matrices(hidden):
             yield linear(matrix, tokens=tokens, formats=precision.linear, calls=calls)
@@ -77,7 +153,24 @@ class Layer(Spec):
     def small_steps(
         self, hidden: Num, tokens: Num, precision: Precision, calls: Num
     ) -> Iterable[Operation]:
-        """What is usually fused into its neighbours: the norm before, the addition after."""
+        """What is usually fused into its neighbours: the norm before, the addition after.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        tokens : int or array or symbol
+            Tokens of the step [1].
+        precision : Precision
+            What activations are moved in.
+        calls : int or symbol
+            How many such layers there are [1].
+
+        Returns
+        -------
+        iterable of Operation
+            Each with as many calls.
+        """
         if self.norm is not None:
             yield norm_step(
                 self.norm,
