@@ -215,5 +215,42 @@ def test_a_closed_form_names_what_it_lacks():
         s.gemm_ridge_batch()(F=1e15, k=4096, n=4096, beat=1e12)
 
 
+@pytest.mark.parametrize("bad", [None, "x", float("nan"), float("inf"), 0, -1, 1j])
+def test_a_closed_form_refuses_what_is_no_number(bad):
+    with pytest.raises(pm.errors.InvalidValueError, match="k: expected"):
+        s.gemm_ridge_batch()(F=1e15, beta=1e12, k=bad, n=4096)
+
+
+def test_a_numpy_scalar_of_few_digits_does_not_coarsen_the_algebra():
+    values = {"F": 989e12, "beta": 3.35e12, "n": 4096}
+    found = s.gemm_ridge_batch()(k=np.float32(4096), **values)
+    assert found == s.gemm_ridge_batch()(k=4096, **values)
+
+
+def test_functions_take_their_symbols_by_name():
+    function = s.max_batch_for_time(model=LLAMA_8B, gpu=H100).function()
+    assert function(t=0.02, S=4096) == function(4096, 0.02)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "nvfp4"])
+def test_every_format_has_its_symbol(precision):
+    assert s.step_intensity(precision=precision).symbols
+    assert s.kv_overtakes_weights(precision=precision).symbols
+    assert "beta" in s.step_ridge_batch(precision=precision).symbols
+
+
+def test_what_algebra_cannot_solve_is_said():
+    windowed = LLAMA_8B.with_(window=4096)
+    for ask in (s.critical_context, s.max_context_for_capacity):
+        with pytest.raises(pm.errors.InvalidValueError, match="windows"):
+            ask(model=windowed, gpu=H100)
+    coarse = pm.ModelShape.from_totals(params=8e9)
+    with pytest.raises(pm.errors.NoRidgeError, match="depend on S"):
+        s.critical_context(model=coarse)
+    cached = pm.ModelShape.from_totals(params=8e9, kv_bytes_per_token=1e5)
+    with pytest.raises(pm.errors.InvalidValueError, match="attention"):
+        s.attention_intensity(model=cached)
+
+
 def test_latex():
     assert s.wide_gemm_ridge_batch().latex == r"\frac{F}{\beta}"

@@ -10,7 +10,6 @@ from __future__ import annotations
 import pytest
 
 import perfmodel as pm
-from perfmodel.work.operation import Matrix, linear
 
 CPU = pm.GpuSpec(name="CPU of F", memory_bandwidth=15.0e9, peak_flops={"fp32": 164.3e9})
 CPU_BEFORE = pm.GpuSpec(name="CPU of F, part 3", memory_bandwidth=12e9, peak_flops={"fp32": 121e9})
@@ -32,8 +31,7 @@ ROOF = [7.5, 15.0, 29.9, 59.7, 119.3, 164.3, 164.3, 164.3, 164.3, 164.3]
 
 
 def table_operation(tokens: int) -> pm.Operation:
-    fp32 = pm.Precision.preset("fp32")
-    return linear(Matrix("table", 10_000, 10_000), tokens=tokens, formats=fp32.linear)
+    return pm.gemm(inner=10_000, outer=10_000, tokens=tokens, precision="fp32")
 
 
 def test_ridge_of_the_cpu():
@@ -279,7 +277,7 @@ def test_what_fp8_and_w8a16_gain_on_llama_8b():
 def test_intensity_of_a_gemm_is_the_scaling_books():
     """How To Scale Your Model, 'Rooflines': BDF / (BD + DF + BF) for bf16 [B, D] x [D, F]."""
     b, d, f = 7, 300, 1100
-    op = linear(Matrix("x", d, f), tokens=b, formats=pm.Precision.preset("bf16").linear)
+    op = pm.gemm(inner=d, outer=f, tokens=b, precision="bf16")
     assert op.intensity == pytest.approx(b * d * f / (b * d + d * f + b * f), rel=1e-15)
 
 

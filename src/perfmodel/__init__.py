@@ -33,12 +33,12 @@ from perfmodel.sources.huggingface import read_hf
 from perfmodel.work.forward import forward
 from perfmodel.work.layers import Attention, FeedForward, Totals
 from perfmodel.work.layers.embedding import Embedding, Head
-from perfmodel.work.operation import Operation
+from perfmodel.work.operation import Operation, gemm
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group, Step
 
 if TYPE_CHECKING:
-    from perfmodel.interfaces import symbolic
+    import perfmodel.interfaces.symbolic as symbolic
     from perfmodel.interfaces.sweep import Sweep, sweep
 
 __version__ = "0.1.0"
@@ -72,6 +72,7 @@ __all__ = [
     "errors",
     "estimate",
     "forward",
+    "gemm",
     "gemm_ridge_batch",
     "generate",
     "gpu",

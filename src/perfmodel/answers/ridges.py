@@ -70,7 +70,7 @@ def one_token(matrix: Matrix, precision: Precision) -> tuple[Operation, ...]:
     return (linear(matrix, tokens=1, formats=precision.linear),)
 
 
-def roof(gpu: GpuSpec, *, intensity: float, precision: Precision | str = "bf16") -> float:
+def roof(gpu: GpuSpec, *, intensity: float, precision: PrecisionLike = "bf16") -> float:
     """The one-line model: the best speed at an arithmetic intensity.
 
     ``min(peak, bandwidth * intensity)``
@@ -81,7 +81,7 @@ def roof(gpu: GpuSpec, *, intensity: float, precision: Precision | str = "bf16")
         The chip.
     intensity : float
         FLOPs for each byte moved [FLOP/B].
-    precision : Precision or str
+    precision : Precision or str or None
         Its matrix format chooses the peak.
 
     Returns
@@ -108,14 +108,14 @@ def roof(gpu: GpuSpec, *, intensity: float, precision: Precision | str = "bf16")
     return attainable(intensity=intensity, peak=peak, bandwidth=gpu.memory_bandwidth)  # type: ignore[no-any-return]
 
 
-def ridge_intensity(gpu: GpuSpec, *, precision: Precision | str = "bf16") -> float:
+def ridge_intensity(gpu: GpuSpec, *, precision: PrecisionLike = "bf16") -> float:
     """The intensity at which the two roofs of a chip meet.
 
     Parameters
     ----------
     gpu : GpuSpec
         The chip.
-    precision : Precision or str
+    precision : Precision or str or None
         Its matrix format chooses the peak.
 
     Returns
@@ -184,7 +184,7 @@ def ridge_batch(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLike = N
 
 
 def gemm_ridge_batch(
-    gpu: GpuSpec, *, inner: int, outer: int, precision: Precision | str = "bf16"
+    gpu: GpuSpec, *, inner: int, outer: int, precision: PrecisionLike = "bf16"
 ) -> float:
     """Tokens at which one matrix product turns compute-bound, its inputs and outputs counted.
 
@@ -198,7 +198,7 @@ def gemm_ridge_batch(
         Inputs of the matrix, k [1].
     outer : int
         Outputs of the matrix, n [1].
-    precision : Precision or str
+    precision : Precision or str or None
         The formats of the blocks' matrices.
 
     Returns
@@ -348,11 +348,13 @@ def critical_context(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLik
     return break_even(fixed_memory=without_context, memory=more_compute, compute=more_memory)  # type: ignore[no-any-return]
 
 
-def _formats(precision: Precision | str) -> Precision:
-    return precision if isinstance(precision, Precision) else Precision.parse(precision)
+def _formats(precision: PrecisionLike) -> Precision:
+    if isinstance(precision, Precision):
+        return precision
+    return Precision.parse("bf16" if precision is None else precision)
 
 
-def _matrix_peak(gpu: GpuSpec, precision: Precision | str) -> float:
+def _matrix_peak(gpu: GpuSpec, precision: PrecisionLike) -> float:
     if not isinstance(gpu, GpuSpec):
         raise InvalidValueError(f"gpu: expected a GpuSpec (pm.gpu(key)), got {shown(gpu)}")
     return gpu.peak(_formats(precision).linear.compute)

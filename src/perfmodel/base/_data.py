@@ -7,7 +7,7 @@ import tomllib
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 from perfmodel.base.errors import ConfigError, shown
 
@@ -21,6 +21,12 @@ def catalogs() -> Path:
     return installed if installed.is_dir() else Path(__file__).parents[3] / "catalogs"
 
 
+def printable(path: str | Path) -> str:
+    """A path as it is, or its repr where a message could not hold it on one line."""
+    text = str(path)
+    return text if text.isprintable() and len(text) <= 400 else shown(text, 200)
+
+
 def read_text(path: Path) -> str:
     """A file's text, if it is a regular file of sensible size.
 
@@ -31,20 +37,20 @@ def read_text(path: Path) -> str:
     """
     try:
         if not path.is_file():
-            raise ConfigError(f"{path}: no such file")
+            raise ConfigError(f"{printable(path)}: no such file")
         with path.open("rb") as file:
             # Bounded by what is read, not by what the file system says the size is.
             raw = file.read(MAX_FILE_BYTES + 1)
     except (OSError, ValueError) as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{shown(str(path))}: cannot be read ({error})") from None
+        raise ConfigError(f"{printable(path)}: cannot be read ({reason(error)})") from None
     if len(raw) > MAX_FILE_BYTES:
-        raise ConfigError(f"{path}: expected at most {MAX_FILE_BYTES} bytes, got more")
+        raise ConfigError(f"{printable(path)}: expected at most {MAX_FILE_BYTES} bytes, got more")
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:
-        raise ConfigError(f"{path}: expected UTF-8 text, got something else") from None
+        raise ConfigError(f"{printable(path)}: expected UTF-8 text, got something else") from None
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -58,15 +64,15 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(read_text(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{path}: expected TOML ({_reason(error)})") from None
+        raise ConfigError(f"{printable(path)}: expected TOML ({reason(error)})") from None
     except ValueError as error:
         if isinstance(error, ConfigError):
             raise
-        raise ConfigError(f"{path}: expected TOML ({_reason(error)})") from None
+        raise ConfigError(f"{printable(path)}: expected TOML ({reason(error)})") from None
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON file as a dict; NaN and infinities are not JSON.
+    """A JSON file as a dict, with the NaN and Infinity that Python writes; readers refuse them.
 
     Raises
     ------
@@ -75,17 +81,16 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     text = read_text(path)
     try:
-        found = json.loads(text, parse_constant=_not_json)
+        found = json.loads(text)
     except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: expected JSON ({_reason(error)})") from None
+        raise ConfigError(f"{printable(path)}: expected JSON ({reason(error)})") from None
     if not isinstance(found, dict):
-        raise ConfigError(f"{path}: expected a JSON object, got {shown(found)}")
+        raise ConfigError(f"{printable(path)}: expected a JSON object, got {shown(found)}")
     return found
 
 
-def _not_json(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def _reason(error: BaseException) -> str:
-    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+def reason(error: BaseException) -> str:
+    """Why, in a few words, without the path that an OSError repeats."""
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return getattr(error, "strerror", None) or str(error)

@@ -72,7 +72,7 @@ def shown(value: object, limit: int = 60) -> str:
 def did_you_mean(key: object, choices: Iterable[str]) -> str:
     """The end of a message about a wrong key: the nearest choice, or all of them."""
     known = sorted(choices)
-    asked = str(key)[:80].lower()
+    asked = (key if isinstance(key, str) else shown(key))[:80].lower()
     near = [choice for choice in known if asked and choice.startswith(asked)]
     near = near or difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
     if near:

@@ -15,9 +15,10 @@ import sympy
 
 from perfmodel.answers.estimate import Estimate, estimate_unchecked
 from perfmodel.answers.ridges import Balance, balance, one_sequence, one_token
+from perfmodel.base._num import as_array
 from perfmodel.base.errors import InvalidValueError, NoRidgeError, UnknownKeyError, did_you_mean
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import Spec
+from perfmodel.base.spec import Spec, checked_positive
 from perfmodel.machine.hardware import GpuSpec, PeakFlops
 from perfmodel.roofline import ridge
 from perfmodel.work.layers import Attention, FeedForward
@@ -69,7 +70,7 @@ class ClosedForm:
         return str(sympy.latex(self.expression))
 
     def function(self) -> Callable[..., Any]:
-        """A NumPy function of the free symbols, by position in the order of ``symbols``.
+        """A NumPy function of the free symbols, by name, or by position as in ``symbols``.
 
         Returns
         -------
@@ -82,11 +83,14 @@ class ClosedForm:
         if not self.absent:
             return found
 
-        def where_present(*values: Any) -> Any:
+        def where_present(*values: Any, **named: Any) -> Any:
             import numpy as np
 
             with np.errstate(divide="ignore"):
-                number = found(*(np.asarray(value, dtype=float) for value in values))
+                number = found(
+                    *(as_array(value) for value in values),
+                    **{name: as_array(value) for name, value in named.items()},
+                )
             return np.where((number > 0) & np.isfinite(number), number, np.nan)[()]
 
         return where_present
@@ -109,11 +113,16 @@ class ClosedForm:
         for name in self.symbols:
             if name not in values:
                 raise InvalidValueError(f"{name}: required, but missing")
-        exact = {_symbol(name): _exact(value) for name, value in values.items()}
+        exact = {_symbol(name): _exact(_number(name, value)) for name, value in values.items()}
         number = self.expression.subs(exact)
         if self.absent and not (number.is_finite and number > 0):
             raise NoRidgeError(f"{self.meaning}: {self.absent}")
         return float(number)
+
+
+def _number(name: str, value: Any) -> int | float:
+    """A plain number: a NumPy scalar of few digits would make the algebra as coarse as itself."""
+    return value if type(value) is int and value > 0 else checked_positive(name, value)
 
 
 # -- numbers and specs as symbols -------------------------------------------------------------
@@ -185,14 +194,23 @@ def _exact_field(value: Any) -> Any:
 
 
 def any_gpu() -> GpuSpec:
-    """A chip of symbols: bandwidth beta, capacity C, peak F in 16 bits, 2F in 8 bits.
+    """A chip of symbols: bandwidth beta, capacity C, peak F in 16 bits, 2F in 8, 4F in 4.
 
     Returns
     -------
     GpuSpec
-        Its fp32 and tf32 have no peak.
+        Its fp32 and tf32 peaks are symbols of their own.
     """
-    peaks = twin(PeakFlops, bf16=peak, fp16=peak, fp8=2 * peak, int8=2 * peak, nvfp4=4 * peak)
+    peaks = twin(
+        PeakFlops,
+        fp32=_symbol("F_32"),
+        tf32=_symbol("F_tf32"),
+        fp16=peak,
+        bf16=peak,
+        fp8=2 * peak,
+        int8=2 * peak,
+        nvfp4=4 * peak,
+    )
     return twin(
         GpuSpec,
         name="any chip",
@@ -418,7 +436,7 @@ def _attention(shape: ModelShape, precision: Precision | str) -> Any:
     group = Group.trusted(count=batch, new=1, past=context - 1, logits=1, shared_past=0)
     found = _decode(shape, any_gpu(), _formats(precision), group).operations
     attention = [op for op in found if op.kind == "attention"]
-    if not attention:
+    if not attention or attention[0].flops == 0:
         raise InvalidValueError(f"model: expected one with attention, got {shape.name}")
     return attention[0]
 
@@ -693,8 +711,13 @@ def _solve(left: Any, right: Any, unknown: sympy.Symbol) -> sympy.Expr:
     The sign is left to the reader: past a critical context a ridge batch is negative.
     """
     difference = sympy.together(sympy.sympify(left) - sympy.sympify(right))
-    numerator = sympy.Poly(sympy.numer(difference), unknown)
+    try:
+        numerator = sympy.Poly(sympy.numer(difference), unknown)
+    except sympy.PolynomialError:
+        raise InvalidValueError(
+            f"model: expected one without sliding windows: its KV is not linear in {unknown}"
+        ) from None
     if numerator.degree() != 1:
-        raise NoRidgeError(f"no {unknown} makes {left} equal {right}")
+        raise NoRidgeError(f"the balance does not depend on {unknown}: nothing to solve for")
     slope, rest = numerator.all_coeffs()
     return sympy.factor(sympy.cancel(-rest / slope))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from perfmodel.base._data import read_json
+from perfmodel.base._data import printable, read_json, reason
 from perfmodel.base.errors import (
     ConfigError,
     InvalidValueError,
@@ -25,7 +25,8 @@ from perfmodel.work.layers.embedding import Embedding, Head
 from perfmodel.work.shape import Block, ModelShape
 
 _REQUIRED: Final = object()
-MAX_LAYERS: Final = 100_000  # a list of layer kinds is walked once
+MAX_LAYERS: Final = 10_000  # a list of layer kinds is walked once
+_LAYER_KINDS: Final = ("full_attention", "sliding_attention")
 
 
 class Config:
@@ -35,7 +36,7 @@ class Config:
         self._values = values
 
     def count(self, key: str, default: Any = _REQUIRED) -> int:
-        """A positive whole number; null means the default, as it does for the classes."""
+        """A positive whole number; null means the default."""
         found = self._found(key, default)
         try:
             return whole(found)
@@ -112,10 +113,15 @@ def read_hf(source: str | Path | Mapping[str, Any]) -> ModelShape:
     named = values.get("_name_or_path")
     return shape.model_copy(
         update={
-            "name": named if isinstance(named, str) and named else name or values["model_type"],
+            "name": _text(named) or _text(name) or values["model_type"],
             "precision": _checkpoint_precision(config),
         }
     )
+
+
+def _text(name: object) -> str:
+    """A name that can be written as UTF-8, whatever escapes or bytes it came from."""
+    return name.encode(errors="replace").decode() if isinstance(name, str) else ""
 
 
 def _load(source: str | Path | Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
@@ -127,10 +133,12 @@ def _load(source: str | Path | Mapping[str, Any]) -> tuple[Mapping[str, Any], st
     try:
         is_folder = path.is_dir()
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{shown(str(source))}: cannot be read ({error})") from None
+        raise ConfigError(f"{printable(source)}: cannot be read ({reason(error)})") from None
     if is_folder:
         if not (path / "config.json").is_file():
-            raise ConfigError(f"{path}: expected a folder with a config.json, found none in it")
+            raise ConfigError(
+                f"{printable(path)}: expected a folder with a config.json, found none in it"
+            )
         return read_json(path / "config.json"), path.resolve().name
     return read_json(path), path.stem if path.stem != "config" else path.resolve().parent.name
 
@@ -167,7 +175,8 @@ def _refuse_what_is_not_read(config: Config, family: Family) -> None:
             raise UnsupportedModelError(f"config.{key}: only decoder-only models are read")
     quantization = config.get("quantization_config")
     if quantization:
-        method = quantization.get("quant_method") if isinstance(quantization, dict) else None
+        stated = isinstance(quantization, dict)
+        method = quantization.get("quant_method") if stated else quantization
         raise UnsupportedModelError(
             f"config.quantization_config: checkpoints quantized with {shown(method)} are not read "
             "yet; remove the key and choose a precision yourself"
@@ -179,7 +188,7 @@ def _llama(config: Config) -> ModelShape:
     bias = config.flag("attention_bias", False)
     attention = Attention(
         heads=config.count("num_attention_heads"),
-        kv_heads=config.count("num_key_value_heads", config.count("num_attention_heads")),
+        kv_heads=_kv_heads(config, None),
         head_dim=_head_dim(config),
         qkv_bias=bias,
         output_bias=bias,
@@ -191,7 +200,7 @@ def _mistral(config: Config) -> ModelShape:
     """MistralConfig: 8 KV heads and a window of 4096 in every layer unless the config says not."""
     attention = Attention(
         heads=config.count("num_attention_heads"),
-        kv_heads=config.count("num_key_value_heads", 8),
+        kv_heads=_kv_heads(config, 8),
         head_dim=_head_dim(config),
         window=config.optional_count("sliding_window", 4096),
     )
@@ -202,7 +211,7 @@ def _qwen2(config: Config) -> ModelShape:
     """Qwen2Config: biases on queries, keys and values; a window only where it is switched on."""
     attention = Attention(
         heads=config.count("num_attention_heads"),
-        kv_heads=_qwen_kv_heads(config),
+        kv_heads=_kv_heads(config, 32),
         head_dim=_head_dim(config),
         qkv_bias=True,
     )
@@ -214,7 +223,7 @@ def _qwen3(config: Config) -> ModelShape:
     bias = config.flag("attention_bias", False)
     attention = Attention(
         heads=config.count("num_attention_heads"),
-        kv_heads=_qwen_kv_heads(config),
+        kv_heads=_kv_heads(config, 32),
         head_dim=config.count("head_dim", 128),
         qkv_bias=bias,
         output_bias=bias,
@@ -240,7 +249,7 @@ def _gpt2(config: Config) -> ModelShape:
         hidden=hidden,
         vocab=config.count("vocab_size"),
         blocks=((config.count("n_layer"), (attention, feedforward)),),
-        embedding=Embedding(positions=config.count("n_positions", config.get("n_ctx") or 1024)),
+        embedding=Embedding(positions=config.count("n_positions", 1024)),
         head=Head(tied=config.flag("tie_word_embeddings", True), norm="layer"),
     )
 
@@ -311,10 +320,16 @@ def _divided(whole_width: int, parts: int, whole_key: str, parts_key: str) -> in
     return whole_width // parts
 
 
-def _qwen_kv_heads(config: Config) -> int:
-    """Qwen2Config and Qwen3Config: absent means 32, null means as many as query heads."""
-    found = config.optional_count("num_key_value_heads", 32)
-    return config.count("num_attention_heads") if found is None else found
+def _kv_heads(config: Config, default: int | None) -> int:
+    """Absent means the class's default; null, in every family, as many as query heads."""
+    heads = config.count("num_attention_heads")
+    kv_heads = config.optional_count("num_key_value_heads", default) or heads
+    if heads % kv_heads:
+        raise InvalidValueError(
+            f"config.num_attention_heads: expected a multiple of num_key_value_heads={kv_heads}, "
+            f"got {heads}"
+        )
+    return kv_heads
 
 
 def _qwen_windows(config: Config) -> list[int | None] | None:
@@ -323,7 +338,11 @@ def _qwen_windows(config: Config) -> list[int | None] | None:
     Layers from ``max_window_layers`` on slide (the class default is 28), unless ``layer_types``
     lists each.
     """
-    if not config.flag("use_sliding_window", False):
+    slides = config.flag("use_sliding_window", False)
+    kinds = config.get("layer_types")
+    if kinds is not None:
+        _check_kinds(kinds, config.count("num_hidden_layers"))
+    if not slides:
         return None
     window = config.optional_count("sliding_window", 4096)
     count = config.count("num_hidden_layers")
@@ -331,21 +350,22 @@ def _qwen_windows(config: Config) -> list[int | None] | None:
         raise InvalidValueError(
             f"config.num_hidden_layers: expected at most {MAX_LAYERS} with windows, got {count}"
         )
-    kinds = config.get("layer_types")
     if kinds is None:
         first = _first_window_layer(config)
         return [window if i >= first else None for i in range(count)]
+    return [window if kind == "sliding_attention" else None for kind in kinds]
+
+
+def _check_kinds(kinds: Any, count: int) -> None:
     if not isinstance(kinds, list) or len(kinds) != count:
         raise InvalidValueError(
-            f"config.layer_types: expected a list of {count} kinds, got {shown(kinds)}"
+            f"config.layer_types: expected a list of num_hidden_layers={count} kinds, "
+            f"got {shown(kinds)}"
         )
-    windows = {"full_attention": None, "sliding_attention": window}
     for kind in kinds:
-        if not isinstance(kind, str) or kind not in windows:
-            raise InvalidValueError(
-                f"config.layer_types: {shown(kind)} is not read; {did_you_mean(kind, windows)}"
-            )
-    return [windows[kind] for kind in kinds]
+        if not isinstance(kind, str) or kind not in _LAYER_KINDS:
+            known = did_you_mean(kind, _LAYER_KINDS)
+            raise InvalidValueError(f"config.layer_types: {shown(kind)} is not read; {known}")
 
 
 def _first_window_layer(config: Config) -> int:

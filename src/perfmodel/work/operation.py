@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, Self, TypeAlias
 
 from perfmodel.base._num import Num
-from perfmodel.base.precision import ComputeFormat, MatrixFormats
-from perfmodel.base.spec import Amount, Bytes, Spec, quantity
+from perfmodel.base.precision import ComputeFormat, MatrixFormats, Precision
+from perfmodel.base.spec import Amount, Bytes, Spec, checked_count, quantity
 
 OperationKind: TypeAlias = Literal["embedding", "linear", "attention", "small"]
 
@@ -94,6 +94,43 @@ def linear(matrix: Matrix, *, tokens: Num, formats: MatrixFormats, calls: Num = 
         tokens=tokens,
         weights=weights,
     )
+
+
+def gemm(*, inner: int, outer: int, tokens: int, precision: Precision | str = "bf16") -> Operation:
+    """One matrix product as an operation, to put under a roof by itself.
+
+    Parameters
+    ----------
+    inner : int
+        Inputs of the matrix, k [1].
+    outer : int
+        Outputs of the matrix, n [1].
+    tokens : int
+        Rows of the input, T [1].
+    precision : Precision or str
+        The formats of the blocks' matrices.
+
+    Returns
+    -------
+    Operation
+        2Tkn FLOPs; the weight read once, inputs and outputs moved once.
+
+    Raises
+    ------
+    InvalidValueError
+        If a size is not a positive whole number.
+    UnknownKeyError
+        If there is no preset of that name.
+
+    Examples
+    --------
+    >>> op = gemm(inner=10_000, outer=10_000, tokens=256, precision="fp32")
+    >>> round(op.intensity, 2)  # 2 * 256 * 1e8 FLOPs over 4 * (1e8 + 256 * 2e4) bytes
+    121.77
+    """
+    matrix = Matrix("gemm", checked_count("inner", inner), checked_count("outer", outer))
+    formats = precision if isinstance(precision, Precision) else Precision.parse(precision)
+    return linear(matrix, tokens=checked_count("tokens", tokens), formats=formats.linear)
 
 
 def small_step(

@@ -1,0 +1,335 @@
+"""Does a wrong formula fail? Deliberate mistakes, each of which the tests must notice.
+
+Run as a script: every mutant is the package with one line changed, in a folder of its own, and
+the physics tests run against it. A mutant that survives, or whose line is gone, is an error.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = (
+    "test_witnesses.py",
+    "test_proofs.py",
+    "test_catalog.py",
+    "test_errors.py",
+    "test_huggingface.py",
+    "test_worlds.py",
+    "test_invariants.py",
+)
+
+
+class Mutant(NamedTuple):
+    """A mistake: in ``file``, ``old`` becomes ``new``."""
+
+    mistake: str
+    file: str
+    old: str
+    new: str
+
+
+ATTENTION = "work/layers/attention.py"
+LAYER = "work/layers/layer.py"
+OPERATION = "work/operation.py"
+ESTIMATE = "answers/estimate.py"
+PRECISION = "base/precision.py"
+HF = "sources/huggingface.py"
+
+MUTANTS = (
+    Mutant("a multiply-add is one FLOP", OPERATION, "flops=2 * tokens", "flops=tokens"),
+    Mutant(
+        "weights are read again for every token",
+        OPERATION,
+        "weight_bytes=formats.weights.nbytes(weights, matrix.outer)",
+        "weight_bytes=tokens * formats.weights.nbytes(weights, matrix.outer)",
+    ),
+    Mutant(
+        "outputs are not written",
+        OPERATION,
+        "activation_bytes=inputs + outputs",
+        "activation_bytes=inputs",
+    ),
+    Mutant(
+        "activations take the weights' format",
+        OPERATION,
+        "inputs = formats.inputs.nbytes(",
+        "inputs = formats.weights.nbytes(",
+    ),
+    Mutant(
+        "attention has half its FLOPs",
+        ATTENTION,
+        "flops=2 * self.query_width * twice_pairs",
+        "flops=self.query_width * twice_pairs",
+    ),
+    Mutant(
+        "the full square instead of the causal triangle",
+        ATTENTION,
+        "return new * (2 * past + new + 1)",
+        "return 2 * new * (past + new)",
+    ),
+    Mutant(
+        "grouped queries are ignored",
+        ATTENTION,
+        "return 2 * self.kv_heads * self.head_dim",
+        "return 2 * self.heads * self.head_dim",
+    ),
+    Mutant(
+        "values are forgotten beside keys",
+        ATTENTION,
+        "return 2 * self.kv_heads * self.head_dim",
+        "return self.kv_heads * self.head_dim",
+    ),
+    Mutant(
+        "the window clips no pair",
+        ATTENTION,
+        "+ 2 * (new - whole) * window",
+        "+ 2 * (new - whole) * (past + new)",
+    ),
+    Mutant(
+        "the window does not bound the cache",
+        ATTENTION,
+        "context = minimum(context, window)",
+        "context = maximum(context, window)",
+    ),
+    Mutant(
+        "the window does not bound the traffic",
+        ATTENTION,
+        "past = minimum(past, window - 1)",
+        "past = maximum(past, window - 1)",
+    ),
+    Mutant(
+        "the new token is not written to the cache",
+        ATTENTION,
+        "return shared + group.count * (past - shared + new)",
+        "return shared + group.count * (past - shared)",
+    ),
+    Mutant(
+        "a shared prefix is read by everyone",
+        ATTENTION,
+        "return shared + group.count * (past - shared + new)",
+        "return group.count * (past + new)",
+    ),
+    Mutant(
+        "the output projection is square",
+        ATTENTION,
+        '"output", self.query_width',
+        '"output", hidden',
+    ),
+    Mutant(
+        "the gate is forgotten",
+        "work/layers/feedforward.py",
+        "return 2 * self.width if self.gated else self.width",
+        "return self.width",
+    ),
+    Mutant(
+        "the head is left out",
+        "work/forward.py",
+        "yield model.head.project(hidden, vocab, positions, precision)",
+        "pass",
+    ),
+    Mutant(
+        "logits for every prompt token",
+        "work/step.py",
+        "return sum(group.count * group.logits for group in self.groups)",
+        "return sum(group.count * group.new for group in self.groups)",
+    ),
+    Mutant(
+        "one block instead of all",
+        "work/forward.py",
+        "yield from layer.operations(hidden, step, precision, repeats)",
+        "yield from layer.operations(hidden, step, precision, 1)",
+    ),
+    Mutant(
+        "the embedding table is read whole",
+        "work/layers/embedding.py",
+        "weight_bytes=0,",
+        "weight_bytes=precision.rest.nbytes(hidden * 128256),",
+    ),
+    Mutant("tied weights count twice", "work/layers/embedding.py", "0 if self.tied else", "1 *"),
+    Mutant(
+        "learned positions have no weights",
+        "work/layers/embedding.py",
+        "(self.positions or 0)",
+        "0",
+    ),
+    Mutant("a LayerNorm has no shift", LAYER, '{"rms": 1, "layer": 2}', '{"rms": 1, "layer": 1}'),
+    Mutant(
+        "fp8 takes two bytes",
+        PRECISION,
+        'Format(name="fp8", bits=8)',
+        'Format(name="fp8", bits=16)',
+    ),
+    Mutant(
+        "int4 has no scales",
+        PRECISION,
+        'Format(name="int4-g128", bits=4, scale_bits=16, block=128)',
+        'Format(name="int4-g128", bits=4)',
+    ),
+    Mutant(
+        "int4 weights compute at a rate of their own",
+        PRECISION,
+        '"w4a16": (("int4-g128", "bf16", "bf16", "bf16")',
+        '"w4a16": (("int4-g128", "bf16", "bf16", "int8")',
+    ),
+    Mutant(
+        "the fp8 preset quantizes the head",
+        PRECISION,
+        '"fp8": (("fp8", "fp8", "bf16", "fp8"), _HALF',
+        '"fp8": (("fp8", "fp8", "bf16", "fp8"), ("fp8", "fp8", "bf16", "fp8")',
+    ),
+    Mutant(
+        "compute and memory add up",
+        "base/_num.py",
+        "return a if a >= b else b",
+        "return a + b",
+    ),
+    Mutant("arrays take the smaller roof", "base/_num.py", "np.maximum(a, b)", "np.minimum(a, b)"),
+    Mutant("symbols take the smaller roof", "base/_num.py", "sympy.Max(a, b)", "sympy.Min(a, b)"),
+    Mutant("integers wrap around in a sweep", "base/_num.py", "dtype=np.float64", "dtype=np.int32"),
+    Mutant(
+        "calls are forgotten", ESTIMATE, "time = time + calls * expected", "time = time + expected"
+    ),
+    Mutant(
+        "activations are compulsory",
+        ESTIMATE,
+        "compulsory = self.sums.weight_bytes + self.sums.kv_bytes",
+        "compulsory = self.bytes * 1.5",
+    ),
+    Mutant(
+        "an efficiency is a speed-up",
+        "machine/efficiency.py",
+        "compute / self.compute, memory / self.memory",
+        "compute * self.compute, memory * self.memory",
+    ),
+    Mutant(
+        "the roofs join below the larger",
+        "machine/efficiency.py",
+        "(1 + ratio**self.exponent)",
+        "(1 - ratio**self.exponent)",
+    ),
+    Mutant(
+        "the overhead of a call is forgotten",
+        "machine/efficiency.py",
+        "** (1 / self.exponent) + self.call_overhead",
+        "** (1 / self.exponent)",
+    ),
+    Mutant(
+        "the ridge is upside down",
+        "roofline.py",
+        "return peak / bandwidth",
+        "return bandwidth / peak",
+    ),
+    Mutant(
+        "break-even ignores what each unit moves",
+        "roofline.py",
+        "fixed_memory / (compute - memory)",
+        "fixed_memory / compute",
+    ),
+    Mutant(
+        "KV is left out of memory",
+        "answers/memory.py",
+        "self.weights + self.kv + self.state",
+        "self.weights",
+    ),
+    Mutant(
+        "the search stops one short",
+        "answers/memory.py",
+        "while high - low > 1:",
+        "while high - low > 2:",
+    ),
+    Mutant(
+        "decode keeps one context throughout",
+        ESTIMATE,
+        "np.arange(first_context - 1, group.past + 1)",
+        "np.full(group.past + 2 - first_context, group.past)",
+    ),
+    Mutant(
+        "TPOT counts the first token", "answers/generate.py", "(self.output - 1)", "self.output"
+    ),
+    Mutant(
+        "KV heads default to query heads",
+        HF,
+        "_kv_heads(config, 8)",
+        "_kv_heads(config, 32)",
+    ),
+    Mutant(
+        "a window is on by default", HF, '"use_sliding_window", False', '"use_sliding_window", True'
+    ),
+    Mutant(
+        "ends are tied by default",
+        HF,
+        '"tie_word_embeddings", False',
+        '"tie_word_embeddings", True',
+    ),
+    Mutant("queries and keys have no norm", HF, "qk_norm=True", "qk_norm=False"),
+    Mutant(
+        "a byte prefix of 1024",
+        "sources/catalog.py",
+        'return item["value"], _origin',
+        'return item["value"] * 1.024, _origin',
+    ),
+)
+
+
+def survives(mutant: Mutant, folder: Path) -> str | None:
+    """What went wrong, or None if a test noticed the mistake."""
+    package = folder / "src" / "perfmodel"
+    shutil.copytree(ROOT / "src" / "perfmodel", package)
+    shutil.copytree(ROOT / "catalogs", folder / "catalogs")
+    target = package / mutant.file
+    text = target.read_text(encoding="utf-8")
+    if text.count(mutant.old) != 1:
+        return f"its line stands {text.count(mutant.old)} times in {mutant.file}"
+    target.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-x",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:xdist",
+    ]
+    tests = [str(ROOT / "tests" / name) for name in TESTS]
+    environment = dict(os.environ, PYTHONPATH=str(package.parent), HYPOTHESIS_MAX_EXAMPLES="20")
+    environment.pop("CI", None)
+    done = subprocess.run(
+        [*command, "--rootdir", str(ROOT), *tests],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode == 1 and "failed" in done.stdout:
+        return None
+    return f"pytest ended with {done.returncode}: {done.stdout[-300:]}"
+
+
+def main() -> None:
+    """Run all mutants, or those whose mistake contains the first argument."""
+    wanted = [m for m in MUTANTS if not sys.argv[1:] or sys.argv[1] in m.mistake]
+    failures = 0
+    with tempfile.TemporaryDirectory() as work, ThreadPoolExecutor(os.cpu_count()) as pool:
+        folders = [Path(work) / str(number) for number in range(len(wanted))]
+        for mutant, problem in zip(wanted, pool.map(survives, wanted, folders), strict=True):
+            print(f"{'killed' if problem is None else 'SURVIVED':<10}{mutant.mistake}", flush=True)
+            if problem is not None:
+                print(f"          {problem}")
+                failures += 1
+    print(f"{len(wanted) - failures} of {len(wanted)} mutants killed")
+    sys.exit(1 if failures else 0)
+
+
+if __name__ == "__main__":
+    main()

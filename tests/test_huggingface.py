@@ -1,0 +1,548 @@
+"""The config reader against other counts, and what it says to a config that it cannot read."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fixtures.configs import KNOWN, MINIMAL
+
+import perfmodel as pm
+from perfmodel.base.errors import (
+    ConfigError,
+    InvalidValueError,
+    PerfModelError,
+    UnsupportedModelError,
+)
+
+BF16 = pm.Precision.preset("bf16")
+LLAMA, QWEN3 = MINIMAL["llama"], MINIMAL["qwen3"]
+
+
+@pytest.fixture(autouse=True)
+def silence(capfd: pytest.CaptureFixture[str]) -> Iterator[None]:
+    """A library writes to no stream, whatever it reads."""
+    yield
+    assert capfd.readouterr() == ("", "")
+
+
+# -- witnesses: public counts -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_counts_of_public_models(name: str) -> None:
+    known = KNOWN[name]
+    shape = pm.read_hf(known.config)
+    assert shape.params == known.params
+    assert shape.kv_bytes_per_token("bf16") == known.kv
+    assert shape.weight_bytes("bf16") == 2 * known.params
+    assert shape.head is not None
+    assert shape.head.tied is known.tied
+
+
+def test_mistral_7b_v01_slides_in_every_layer() -> None:
+    shape = pm.read_hf(KNOWN["Mistral-7B-v0.1"].config)
+    assert shape.kv_bytes_per_token("bf16", context=4096) == 131_072
+    assert shape.kv_bytes_per_token("bf16", context=4097) == 0
+    assert shape.cache_bytes(100_000, "bf16") == 4096 * 131_072
+
+
+def test_qwen2_ignores_a_window_that_is_switched_off() -> None:
+    shape = pm.read_hf(KNOWN["Qwen1.5-4B"].config)
+    assert shape.kv_bytes_per_token("bf16", context=100_000) == 409_600
+
+
+def test_qwen2_slides_from_max_window_layers_on() -> None:
+    # 40 layers, the first 21 full: past the window 21 of 40 grow, 21 x 2 x 20 x 128 x 2 B.
+    config = KNOWN["Qwen1.5-4B"].config | {"use_sliding_window": True}
+    shape = pm.read_hf(config)
+    assert [(repeats, row[0].window) for repeats, row in shape.blocks] == [(21, None), (19, 32768)]
+    assert shape.kv_bytes_per_token("bf16", context=32768) == 409_600
+    assert shape.kv_bytes_per_token("bf16", context=32769) == 215_040
+    assert shape.params == 3_950_369_280
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+def test_layer_types_say_which_layers_slide(family: str) -> None:
+    kinds = ["sliding_attention", "full_attention", "sliding_attention"]
+    on = {"use_sliding_window": True, "sliding_window": 7, "layer_types": kinds}
+    shape = pm.read_hf(MINIMAL[family] | on)
+    assert [row[0].window for _, row in shape.blocks] == [7, None, 7]
+    off = pm.read_hf(MINIMAL[family] | on | {"use_sliding_window": False})
+    assert [(repeats, row[0].window) for repeats, row in off.blocks] == [(3, None)]
+
+
+@pytest.mark.parametrize(
+    ("name", "flag", "more"),
+    [
+        # 16 x (q 2048 + k 512 + v 512 + output 2048)
+        ("Llama-3.2-1B", "attention_bias", 81_920),
+        # 16 x (gate 8192 + up 8192 + down 2048)
+        ("Llama-3.2-1B", "mlp_bias", 294_912),
+        # 28 x (q 2048 + k 1024 + v 1024 + output 1024)
+        ("Qwen3-0.6B", "attention_bias", 143_360),
+        # one more table of 151936 x 1024: the total that is published
+        ("Qwen3-0.6B", "untied", 751_632_384 - 596_049_920),
+    ],
+)
+def test_flags_add_exactly_their_tensors(name: str, flag: str, more: int) -> None:
+    change = {"tie_word_embeddings": False} if flag == "untied" else {flag: True}
+    assert pm.read_hf(KNOWN[name].config | change).params == KNOWN[name].params + more
+
+
+@pytest.mark.parametrize(
+    ("family", "absent", "null"),
+    # Each class: absent takes its default (heads themselves for LlamaConfig); null means heads.
+    [("llama", 64, 64), ("mistral", 8, 64), ("qwen2", 32, 64), ("qwen3", 32, 64)],
+)
+def test_default_number_of_kv_heads(family: str, absent: int, null: int) -> None:
+    config = MINIMAL[family] | {"num_attention_heads": 64}
+    assert pm.read_hf(config).blocks[0][1][0].kv_heads == absent
+    config |= {"num_key_value_heads": None}
+    assert pm.read_hf(config).blocks[0][1][0].kv_heads == null
+
+
+@pytest.mark.parametrize(
+    ("family", "key", "width"), [("llama", "head_dim", 2), ("qwen3", "head_dim", 128)]
+)
+def test_default_width_of_a_head(family: str, key: str, width: int) -> None:
+    # 64 / 32 where the class divides; 128 where the class says 128.
+    assert pm.read_hf(MINIMAL[family]).blocks[0][1][0].head_dim == width
+    assert pm.read_hf(MINIMAL[family] | {key: 6}).blocks[0][1][0].head_dim == 6
+
+
+def test_mistral_config_without_a_window_key_has_the_class_default() -> None:
+    assert pm.read_hf(MINIMAL["mistral"]).blocks[0][1][0].window == 4096
+    assert pm.read_hf(MINIMAL["mistral"] | {"sliding_window": None}).blocks[0][1][0].window is None
+
+
+def test_gpt2_inner_width_and_positions() -> None:
+    shape = pm.read_hf(MINIMAL["gpt2"])
+    assert (shape.blocks[0][1][1].width, shape.position_limit) == (4 * 64, 1024)
+    shape = pm.read_hf(MINIMAL["gpt2"] | {"n_inner": 100, "n_positions": 50})
+    assert (shape.blocks[0][1][1].width, shape.position_limit) == (100, 50)
+
+
+def test_gpt2_positions_do_not_come_from_n_ctx() -> None:
+    # GPT2Config sizes the table by n_positions alone, 1024 unless stated.
+    assert pm.read_hf(MINIMAL["gpt2"] | {"n_ctx": 4096}).position_limit == 1024
+
+
+@pytest.mark.parametrize(
+    ("keys", "precision"),
+    [
+        ({}, None),
+        ({"torch_dtype": None}, None),
+        ({"dtype": "auto"}, None),
+        ({"torch_dtype": "bfloat16"}, "bf16"),
+        ({"torch_dtype": "torch.float16"}, "fp16"),
+        ({"dtype": "float32", "torch_dtype": "float16"}, "fp32"),
+    ],
+)
+def test_the_checkpoint_states_its_precision(keys: dict[str, Any], precision: str | None) -> None:
+    read = pm.read_hf(LLAMA | keys).precision
+    assert (read and read.name) == precision
+
+
+def test_dict_file_and_folder_are_the_same_model(tmp_path: Path) -> None:
+    config = KNOWN["Llama-3.2-1B"].config
+    folder = tmp_path / "tiny-llama"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "other.json").write_text(json.dumps(config | {"_name_or_path": "who/what"}))
+    shapes = [pm.read_hf(s) for s in (config, folder, str(folder), folder / "config.json")]
+    assert [s.name for s in shapes] == ["llama", "tiny-llama", "tiny-llama", "tiny-llama"]
+    assert pm.read_hf(folder / "other.json").name == "who/what"
+    assert len({s.with_(name="same").model_dump_json() for s in shapes}) == 1
+
+
+def test_a_name_that_is_no_text_leaves_a_shape_that_can_be_written() -> None:
+    # Valid JSON can escape half a surrogate pair, which UTF-8 cannot write.
+    shape = pm.read_hf(json.loads(json.dumps(LLAMA | {"_name_or_path": "half \ud800"})))
+    assert shape.name == "half ?"
+    assert pm.ModelShape.model_validate_json(shape.model_dump_json()) == shape
+
+
+def test_unread_keys_may_hold_anything(tmp_path: Path) -> None:
+    # Python, and so Transformers, writes infinities that strict JSON does not know.
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA | {"limits": [0.0, float("inf"), float("nan")]}))
+    assert pm.read_hf(path).params == pm.read_hf(LLAMA).params
+
+
+# -- the reference data: the classes themselves, counted --------------------------------------
+
+
+class Reference:
+    """A folder of public configs with parameters, cache and FLOPs that others counted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.manifest = self.table("manifest")
+        self.families = [row for row in self.manifest if row["model_type"] in MINIMAL]
+        self.plain = [
+            row
+            for row in self.families
+            if row["oracle_status"] == "params+kv+flops" and not row["quant"]
+        ]
+
+    def table(self, name: str) -> list[dict[str, str]]:
+        with (self.folder / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+            return list(csv.DictReader(file))
+
+    def by_file(self, name: str) -> dict[str, dict[str, str]]:
+        return {row["file"]: row for row in self.table(name)}
+
+    def path(self, row: dict[str, str]) -> Path:
+        return self.folder / "configs" / row["file"]
+
+
+@pytest.fixture(scope="module")
+def reference() -> Reference:
+    folder = os.environ.get("PERFMODEL_REFERENCE_DATA")
+    if not folder:
+        pytest.skip("PERFMODEL_REFERENCE_DATA names no folder of reference data")
+    return Reference(Path(folder) / "models")
+
+
+def test_reference_parameters_and_tying(reference: Reference) -> None:
+    counted = reference.by_file("oracle")
+    ours, theirs = {}, {}
+    for row in reference.plain:
+        shape, oracle = pm.read_hf(reference.path(row)), counted[row["file"]]
+        assert shape.head is not None
+        ours[row["file"]] = (shape.params, str(shape.head.tied))
+        theirs[row["file"]] = (int(oracle["text_params"]), oracle["tied"])
+    assert ours
+    assert ours == theirs
+
+
+def test_reference_cache(reference: Reference) -> None:
+    counted = reference.by_file("kv_oracle")
+    ours, theirs = {}, {}
+    for row in reference.plain:
+        shape, oracle = pm.read_hf(reference.path(row)), counted[row["file"]]
+        full = int(oracle["kv_bytes_per_token_full_bf16"])
+        sliding = int(oracle["kv_bytes_per_token_sliding_bf16"])
+        beyond = int(oracle["window"] or 0) + 1  # where only full attention still grows
+        ours[row["file"]] = [shape.kv_bytes_per_token("bf16", context=c) for c in (1, beyond)]
+        theirs[row["file"]] = [full + sliding, full if oracle["window"] else full + sliding]
+    assert ours
+    assert ours == theirs
+
+
+def test_reference_flops(reference: Reference) -> None:
+    """Matrix products, exactly.
+
+    The counter runs the head on every position, so all logits are asked for. It counts attention
+    as the full rectangle of ``new`` queries times ``context`` keys, where only the pairs of the
+    causal triangle are ours: ``new * past + new (new + 1) / 2``. Both are the same FLOPs a pair,
+    so ours times (twice the rectangle) is theirs times (twice our pairs).
+    """
+    plain = {row["file"]: row for row in reference.plain}
+    checked = 0
+    for count in reference.table("flops_oracle"):
+        if count["file"] not in plain:
+            continue
+        batch, new, context = int(count["batch"]), int(count["seq"]), int(count["ctx"])
+        past = context - new
+        group = pm.Group(count=batch, new=new, past=past, logits=new)
+        shape = pm.read_hf(reference.path(plain[count["file"]]))
+        ops = pm.forward(shape, pm.Step(groups=(group,)), BF16)
+        flops = {
+            kind: sum(op.flops * op.calls for op in ops if op.kind == kind)
+            for kind in ("linear", "attention", "embedding")
+        }
+        assert flops["linear"] == int(count["linear_mm_addmm_incl_lm_head"]), count["file"]
+        assert ops[-1].name == "head"
+        assert ops[-1].flops == int(count["lm_head"]), count["file"]
+        theirs = int(count["attention_score_value_matmul"])
+        twice_pairs, twice_rectangle = new * (2 * past + new + 1), 2 * new * context
+        assert flops["attention"] * twice_rectangle == theirs * twice_pairs, count["file"]
+        assert flops["embedding"] == 0
+        checked += 1
+    assert checked
+
+
+def test_reference_quantized_configs_are_refused(reference: Reference) -> None:
+    quantized = [row for row in reference.families if row["quant"]]
+    assert quantized
+    for row in quantized:
+        refused(
+            reference.path(row), UnsupportedModelError, "config.quantization_config", row["quant"]
+        )
+
+
+def test_reference_other_families_are_refused(reference: Reference) -> None:
+    others = [row for row in reference.manifest if row["model_type"] not in MINIMAL]
+    assert others
+    for row in others:
+        refused(reference.path(row), UnsupportedModelError, "config.model_type", row["model_type"])
+
+
+# -- errors: one sentence that names the key, the value and the remedy ------------------------
+
+
+def refused(source: Any, kind: type[PerfModelError], *words: str) -> None:
+    with pytest.raises(kind) as caught:
+        pm.read_hf(source)
+    message = str(caught.value)
+    assert all(word in message for word in words), message
+    assert message.isprintable(), "a message is one line of text"
+    assert len(message) < 600
+    # One error: whatever Python said first is folded into the sentence.
+    assert caught.value.__suppress_context__ or caught.value.__context__ is None
+
+
+FILES = {
+    "empty": (b"", ["expected JSON", "line 1"]),
+    "blank": (b"   \n", ["expected JSON"]),
+    "truncated": (b'{"model_type": "llama", "hidden_size": ', ["expected JSON", "line 1"]),
+    "a list": (b'[{"model_type": "llama"}]', ["expected a JSON object", "got [{"]),
+    "null": (b"null", ["expected a JSON object", "got None"]),
+    "two objects": (b'{"model_type": "llama"} {}', ["expected JSON", "Extra data"]),
+    "deep": (b'{"a":' * 10_000 + b"1" + b"}" * 10_000, ["expected JSON", "nested too deeply"]),
+    "digits": (b'{"hidden_size": ' + b"9" * 10_000 + b"}", ["expected JSON", "10000 digits"]),
+    "large": (b'{"pad": "' + b"x" * 5_000_000 + b'"}', ["at most 4194304 bytes"]),
+    "binary": (bytes(range(256)), ["expected UTF-8 text"]),
+    "UTF-16": ('{"model_type": "llama"}'.encode("utf-16"), ["expected UTF-8 text"]),
+}
+
+
+@pytest.mark.parametrize(("content", "words"), FILES.values(), ids=FILES)
+def test_files_that_hold_no_config(tmp_path: Path, content: bytes, words: list[str]) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(content)
+    refused(path, ConfigError, str(path), *words)
+    refused(tmp_path, ConfigError, str(path), *words)
+
+
+@pytest.mark.parametrize("constant", ["NaN", "Infinity", "-Infinity", "1e999"])
+def test_files_with_a_number_that_is_none(tmp_path: Path, constant: str) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA).replace('"vocab_size": 100', f'"vocab_size": {constant}'))
+    got = "nan" if constant == "NaN" else "inf"
+    refused(path, InvalidValueError, "config.vocab_size", "whole number", got)
+
+
+def test_paths_that_lead_nowhere(tmp_path: Path) -> None:
+    refused(tmp_path, ConfigError, str(tmp_path), "config.json")
+    refused(tmp_path / "none.json", ConfigError, "none.json", "no such file")
+    refused(str(tmp_path / "none.json"), ConfigError, "none.json", "no such file")
+    refused(f"{tmp_path}/nul\0.json", ConfigError, r"nul\x00.json")
+    refused(f"{tmp_path}/two\nlines", ConfigError, r"two\nlines", "no such file")
+    refused("x" * 5000, ConfigError, "xxx")
+    (tmp_path / "config.json").mkdir()
+    refused(tmp_path, ConfigError, str(tmp_path), "config.json")
+
+
+@pytest.mark.parametrize("source", [None, 7, b"config.json", ["config.json"], 1.5])
+def test_sources_that_are_neither_path_nor_dict(source: Any) -> None:
+    refused(source, ConfigError, "expected a path or a dict", repr(source))
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("lama", ["'lama'", "did you mean 'llama'?"]),
+        ("mixtral", ["'mixtral'"]),
+        ("LLaMA", ["'LLaMA'", "did you mean 'llama'?"]),
+        ("", ["''"]),
+        (7, ["7"]),
+        (["llama"], ["['llama']"]),
+        ({}, ["{}"]),
+        ("x" * 100_000, ["xxx"]),
+        (10**5000, ["int"]),
+        ("\0\n\ud800", [r"\x00\n\ud800"]),
+    ],
+    ids=range(10),
+)
+def test_unknown_families(kind: Any, words: list[str]) -> None:
+    known = "gpt2, llama, mistral, qwen2, qwen3"
+    refused(LLAMA | {"model_type": kind}, UnsupportedModelError, "config.model_type", known, *words)
+
+
+def test_missing_family() -> None:
+    for config in ({}, {"model_type": None}, {"hidden_size": 8}):
+        refused(config, ConfigError, "config.model_type", "required")
+
+
+@pytest.mark.parametrize(
+    ("family", "key"),
+    [(family, key) for family, config in MINIMAL.items() for key in config if key != "model_type"],
+)
+def test_each_required_key(family: str, key: str) -> None:
+    config = MINIMAL[family]
+    for missing in ({k: v for k, v in config.items() if k != key}, config | {key: None}):
+        refused(missing, InvalidValueError, f"config.{key}:", "required, but missing")
+
+
+GPT2_KEYS = ["n_embd", "n_layer", "n_head", "vocab_size", "n_inner", "n_positions"]
+ROTARY_KEYS = [
+    *[key for key in LLAMA if key != "model_type"],
+    "num_key_value_heads",
+    "head_dim",
+    "max_position_embeddings",
+]
+COUNTS = [
+    *[("gpt2", key) for key in GPT2_KEYS],
+    *[(family, key) for family in MINIMAL if family != "gpt2" for key in ROTARY_KEYS],
+    *[(family, "sliding_window") for family in ("mistral", "qwen2", "qwen3")],
+]
+NO_COUNTS = [0, -1, 1.5, -0.0, "32", True, False, float("nan"), float("inf"), 10**15 + 1, 1e300]
+NO_COUNTS += [10**400, 10**5000, [32], {"n": 32}]
+
+
+@pytest.mark.parametrize(("family", "key"), COUNTS)
+def test_counts_are_positive_whole_numbers(family: str, key: str) -> None:
+    config = MINIMAL[family] | {"use_sliding_window": True}
+    assert pm.read_hf(config | {key: 32}) == pm.read_hf(config | {key: 32.0})
+    for value in NO_COUNTS:
+        got = "int" if value == 10**5000 else repr(value)[:50]
+        refused(config | {key: value}, InvalidValueError, f"config.{key}:", "whole number", got)
+
+
+def test_first_sliding_layer() -> None:
+    config = QWEN3 | {"use_sliding_window": True, "num_hidden_layers": 30}
+    # Qwen2Config and Qwen3Config: the first 28 do not slide unless max_window_layers says so.
+    assert [repeats for repeats, _ in pm.read_hf(config).blocks] == [28, 2]
+    assert pm.read_hf(config | {"max_window_layers": 0}).blocks[0][1][0].window == 4096
+    for value in (-1, 0.5, "1", True, [0]):
+        refused(
+            config | {"max_window_layers": value},
+            InvalidValueError,
+            "config.max_window_layers:",
+            "whole number",
+            repr(value),
+        )
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "qwen2", "qwen3"])
+def test_heads_divide(family: str) -> None:
+    refused(
+        MINIMAL[family] | {"num_key_value_heads": 5},
+        InvalidValueError,
+        "config.num_attention_heads:",
+        "multiple of num_key_value_heads=5",
+        "got 32",
+    )
+    if family != "qwen3":  # its heads are 128 wide whatever the hidden width
+        refused(
+            MINIMAL[family] | {"hidden_size": 65},
+            InvalidValueError,
+            "config.hidden_size:",
+            "multiple of num_attention_heads=32",
+            "got 65",
+        )
+
+
+def test_gpt2_heads_divide() -> None:
+    refused(
+        MINIMAL["gpt2"] | {"n_head": 7},
+        InvalidValueError,
+        "config.n_embd:",
+        "multiple of n_head=7",
+        "got 64",
+    )
+
+
+FLAGS = [
+    *[(family, "tie_word_embeddings") for family in MINIMAL],
+    *[(family, "is_encoder_decoder") for family in MINIMAL],
+    *[("llama", "attention_bias"), ("llama", "mlp_bias"), ("qwen3", "attention_bias")],
+    *[("qwen2", "use_sliding_window"), ("qwen3", "use_sliding_window")],
+    ("gpt2", "add_cross_attention"),
+]
+
+
+@pytest.mark.parametrize(("family", "key"), FLAGS)
+def test_flags_are_true_or_false(family: str, key: str) -> None:
+    assert pm.read_hf(MINIMAL[family] | {key: None}) == pm.read_hf(MINIMAL[family])
+    for value in (1, 0, "true", [], {}, 0.0):
+        refused(
+            MINIMAL[family] | {key: value},
+            InvalidValueError,
+            f"config.{key}:",
+            "true or false",
+            repr(value),
+        )
+
+
+@pytest.mark.parametrize("key", ["is_encoder_decoder", "add_cross_attention"])
+def test_decoders_only(key: str) -> None:
+    refused(LLAMA | {key: True}, UnsupportedModelError, f"config.{key}:", "decoder-only")
+
+
+@pytest.mark.parametrize(
+    "named",
+    [["MistralForCausalLM"], ["LlamaForSequenceClassification"], "LlamaModel", [7], {"a": 1}, 7],
+    ids=str,
+)
+def test_architecture_is_the_family_s(named: Any) -> None:
+    refused(
+        LLAMA | {"architectures": named},
+        UnsupportedModelError,
+        "config.architectures:",
+        "expected LlamaForCausalLM",
+        repr(named),
+    )
+
+
+def test_architecture_may_be_absent() -> None:
+    for named in (None, [], "LlamaForCausalLM", ["LlamaForCausalLM"]):
+        assert pm.read_hf(LLAMA | {"architectures": named}) == pm.read_hf(LLAMA)
+
+
+@pytest.mark.parametrize(
+    ("quantization", "word"),
+    [({"quant_method": "awq"}, "'awq'"), ({"bits": 4}, "None"), ("fp8", "'fp8'"), ([1], "[1]")],
+)
+def test_quantized_checkpoints(quantization: Any, word: str) -> None:
+    refused(
+        LLAMA | {"quantization_config": quantization},
+        UnsupportedModelError,
+        "config.quantization_config:",
+        word,
+        "remove the key",
+    )
+
+
+@pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
+@pytest.mark.parametrize("value", ["float8_e4m3fn", "bfloat", "", 16, ["bfloat16"], {}, True])
+def test_unknown_dtypes(key: str, value: Any) -> None:
+    refused(LLAMA | {key: value}, UnsupportedModelError, f"config.{key}:", repr(value), "bfloat16")
+
+
+@pytest.mark.parametrize("family", ["qwen2", "qwen3"])
+@pytest.mark.parametrize("slides", [True, False])
+@pytest.mark.parametrize(
+    ("kinds", "words"),
+    [
+        (["full_attention"] * 2, ["list of", "3", "['full_attention', 'full_attention']"]),
+        (["full_attention"] * 4, ["list of", "3"]),
+        ([], ["list of", "3", "[]"]),
+        ("full_attention", ["list of", "3", "'full_attention'"]),
+        ({"0": "full_attention"}, ["list of", "3"]),
+        (["full_attention"] * 2 + ["linear_attention"], ["'linear_attention'"]),
+        (["full_attention", "slide_attention", "full_attention"], ["did you mean 'sliding_"]),
+        (["full_attention", 7, "full_attention"], ["7 is not read", "sliding_attention"]),
+        (["full_attention", None, "full_attention"], ["None is not read"]),
+        (["full_attention", ["full_attention"], "full_attention"], ["['full_attention']"]),
+    ],
+    ids=range(10),
+)
+def test_layer_types_that_contradict(
+    family: str, slides: bool, kinds: Any, words: list[str]
+) -> None:
+    config = MINIMAL[family] | {"layer_types": kinds, "use_sliding_window": slides}
+    refused(config, InvalidValueError, "config.layer_types:", *words)
+
+
+def test_more_layers_than_a_list_can_sensibly_hold() -> None:
+    config = QWEN3 | {"use_sliding_window": True, "num_hidden_layers": 10**15}
+    refused(config, InvalidValueError, "config.num_hidden_layers:", "at most 10000", "got 1000")
