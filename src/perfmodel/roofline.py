@@ -130,8 +130,8 @@ def ridge(*, peak: Num, bandwidth: Num) -> Num:
 
     Examples
     --------
-    >>> ridge(peak=312e12, bandwidth=2.039e12)
-    153.01618440411968
+    >>> round(ridge(peak=312e12, bandwidth=2.039e12), 2)
+    153.02
     """
     return peak / bandwidth
 

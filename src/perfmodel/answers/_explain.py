@@ -64,8 +64,14 @@ def _table(estimate: Estimate) -> list[str]:
 
 
 def _origins(estimate: Estimate) -> list[str]:
-    owners = (estimate.gpu, estimate.model, estimate.efficiency)
-    lines = [f"  {origin.field}: {origin}" for owner in owners for origin in owner.origins]
+    """One line an origin, with all fields that have it; peaks only of formats computed in."""
+    computed = {f"peak_flops.{op.compute}" for op in estimate.operations}
+    fields: dict[str, list[str]] = {}
+    for owner in (estimate.gpu, estimate.model, estimate.efficiency):
+        for origin in owner.origins:
+            if not origin.field.startswith("peak_flops.") or origin.field in computed:
+                fields.setdefault(str(origin), []).append(origin.field)
+    lines = [f"  {', '.join(names)}: {text}" for text, names in fields.items()]
     return lines or ["  all values as given by the caller"]
 
 

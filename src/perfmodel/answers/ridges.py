@@ -227,8 +227,8 @@ def gemm_ridge_batch(
     one = balance(one_token(matrix, _formats(precision)), gpu, kv=False, activations=True)
     if one.compute <= one.memory:
         raise NoRidgeError(
-            f"a {inner} x {outer} matrix moves more time of inputs and outputs a token than of "
-            "arithmetic: it stays below the ridge, memory-bound at every batch"
+            f"a {inner} x {outer} matrix takes longer to move a token's inputs and outputs than "
+            "to compute on them: it stays below the ridge, memory-bound at every batch"
         )
     return break_even(**one._asdict())  # type: ignore[no-any-return]
 

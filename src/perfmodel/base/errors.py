@@ -73,8 +73,11 @@ def did_you_mean(key: object, choices: Iterable[str]) -> str:
     """The end of a message about a wrong key: the nearest choice, or all of them."""
     known = sorted(choices)
     asked = (key if isinstance(key, str) else shown(key))[:80].lower()
-    near = [choice for choice in known if asked and choice.startswith(asked)]
-    near = near or difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
+    near = (
+        difflib.get_close_matches(asked, known, n=1, cutoff=0.8)
+        or [choice for choice in known if asked and choice.startswith(asked)]
+        or difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
+    )
     if near:
         return f"did you mean {near[0]!r}? (one of: {', '.join(known)})"
     return f"expected one of: {', '.join(known)}"

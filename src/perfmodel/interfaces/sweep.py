@@ -50,7 +50,8 @@ class Sweep:
         """
         import pandas as pd
 
-        return pd.DataFrame(self.columns)
+        counts = {key: "int64" for key in ("batch", "context", "prompt") if key in self.columns}
+        return pd.DataFrame(self.columns).astype(counts)
 
 
 def sweep(

@@ -472,8 +472,9 @@ def step_time(
 
     Examples
     --------
-    >>> step_time(model=ModelShape.from_totals(params=8e9)).expression
-    Max(16000000000*B/F, 16000000000/beta)
+    >>> form = step_time(model=ModelShape.from_totals(params=8e9))  # Max(16e9/beta, 16e9*B/F)
+    >>> form(B=1, F=989e12, beta=3.35e12)
+    0.004776119402985075
     """
     found = _step(model, gpu, precision)
     return ClosedForm("time of a decode step", "s", found.time)

@@ -340,7 +340,7 @@ class ModelShape(Spec):
         )
         for end in (self.embedding, self.head):
             if end is not None:
-                total = total + formats.rest.nbytes(end.params(self.hidden, self.vocab), self.vocab)
+                total = total + end.weight_bytes(self.hidden, self.vocab, formats)
         return total  # type: ignore[no-any-return]
 
     def cache_bytes(self, context: int, precision: PrecisionLike = None) -> float:

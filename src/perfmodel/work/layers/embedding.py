@@ -33,6 +33,26 @@ class Embedding(Spec):
         """
         return (vocab + (self.positions or 0)) * hidden
 
+    def weight_bytes(self, hidden: Num, vocab: Num, precision: Precision) -> Num:
+        """What memory holds of both tables.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        vocab : int or symbol
+            Rows of the token table [1].
+        precision : Precision
+            What tables are stored in.
+
+        Returns
+        -------
+        float or symbol
+            Bytes, scales included [B].
+        """
+        rows = vocab + (self.positions or 0)
+        return precision.rest.nbytes(rows * hidden, rows)
+
     def lookup(self, hidden: Num, tokens: Num, precision: Precision) -> Operation:
         """The rows used are read and the hidden state written: traffic without FLOPs.
 
@@ -89,6 +109,26 @@ class Head(Spec):
             The norm, and the table unless it is the embedding's [1].
         """
         return norm_params(self.norm, hidden) + (0 if self.tied else hidden * vocab)
+
+    def weight_bytes(self, hidden: Num, vocab: Num, precision: Precision) -> Num:
+        """What memory holds of it and of no other part.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        vocab : int or symbol
+            Rows of the token table [1].
+        precision : Precision
+            What tables are stored in.
+
+        Returns
+        -------
+        float or symbol
+            Bytes, scales included [B].
+        """
+        table = 0 if self.tied else precision.rest.nbytes(hidden * vocab, vocab)
+        return precision.rest.nbytes(norm_params(self.norm, hidden)) + table
 
     def project(self, hidden: Num, vocab: Num, tokens: Num, precision: Precision) -> Operation:
         """Logits of so many positions; the table is read whole, tied or not.

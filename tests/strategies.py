@@ -1,0 +1,233 @@
+"""The one place that says what a plausible chip, model, step, precision or efficiency is.
+
+Wide on purpose: from a phone to the next generation's rack, from a toy to 10 trillion parameters.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from perfmodel import (
+    Attention,
+    Efficiency,
+    Embedding,
+    FeedForward,
+    GpuSpec,
+    Group,
+    Head,
+    ModelShape,
+    PeakFlops,
+    Precision,
+    Step,
+)
+from perfmodel.base.precision import PRESETS, Format, MatrixFormats
+
+settings.register_profile("here", deadline=None, max_examples=100)
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
+settings.load_profile("ci" if os.environ.get("CI") else "here")
+
+REL = 1e-12  # what rounding may do to an equality or an order
+MAX_CONTEXT = 2**20
+
+batches = st.integers(1, 4096)
+contexts = st.integers(1, MAX_CONTEXT)
+prompts = st.integers(1, 32_768)
+pasts = st.integers(0, 131_072)
+small_steps = st.sampled_from(["fused", "separate"])
+
+
+def close(a: float, b: float) -> bool:
+    """Equal but for rounding."""
+    return math.isclose(a, b, rel_tol=REL)
+
+
+def at_most(a: float, b: float) -> bool:
+    """Not above, but for rounding."""
+    return a <= b * (1 + REL)
+
+
+def decades(low: float, high: float) -> st.SearchStrategy[float]:
+    """Positive floats of which every power of ten is equally likely."""
+    return st.floats(math.log10(low), math.log10(high)).map(lambda x: min(max(10**x, low), high))
+
+
+# -- chips -----------------------------------------------------------------------------------------
+
+
+@st.composite
+def gpus(draw: st.DrawFn) -> GpuSpec:
+    """A chip with a peak for every format: 8 bits twice as fast as 16, 4 bits twice that."""
+    bf16 = draw(decades(1e10, 1e16))
+    capacity = draw(decades(1e9, 1e14))
+    return GpuSpec(
+        name="any chip",
+        memory_bandwidth=draw(decades(1e9, 1e14)),
+        memory_capacity=capacity,
+        visible_capacity=draw(st.none() | st.floats(0.9, 1).map(lambda part: part * capacity)),
+        peak_flops=PeakFlops(
+            fp32=bf16 / 16,
+            tf32=bf16 / 2,
+            fp16=bf16,
+            bf16=bf16,
+            fp8=2 * bf16,
+            int8=2 * bf16,
+            nvfp4=4 * bf16,
+        ),
+    )
+
+
+def with_capacity(gpu: GpuSpec, capacity: float) -> GpuSpec:
+    """The same chip with so much memory."""
+    return gpu.model_copy(update={"memory_capacity": capacity, "visible_capacity": None})
+
+
+# -- models ----------------------------------------------------------------------------------------
+
+norms = st.sampled_from(["rms", "layer", None])
+
+
+@st.composite
+def attentions(draw: st.DrawFn, *, windows: bool = True) -> Attention:
+    """Multi-head, grouped or multi-query; with or without a sliding window."""
+    kv_heads = draw(st.integers(1, 32))
+    return Attention(
+        heads=kv_heads * draw(st.integers(1, 16)),
+        kv_heads=kv_heads,
+        head_dim=draw(st.sampled_from([32, 64, 80, 96, 128, 192, 256])),
+        window=draw(st.none() | st.integers(1, 8192)) if windows else None,
+        qkv_bias=draw(st.booleans()),
+        output_bias=draw(st.booleans()),
+        qk_norm=draw(st.booleans()),
+        norm=draw(norms),
+    )
+
+
+@st.composite
+def feedforwards(draw: st.DrawFn) -> FeedForward:
+    """Plain or gated, with or without biases."""
+    return FeedForward(
+        width=draw(st.integers(1, 2048)) * 32,
+        gated=draw(st.booleans()),
+        bias=draw(st.booleans()),
+        norm=draw(norms),
+    )
+
+
+@st.composite
+def models(draw: st.DrawFn, *, windows: bool = True) -> ModelShape:
+    """Dense models: one to three kinds of block, of which the first has attention."""
+    blocks = []
+    for _ in range(draw(st.integers(1, 3))):
+        attention, feedforward = draw(attentions(windows=windows)), draw(feedforwards())
+        rows = [(attention, feedforward), (attention,)] + [(feedforward,)] * bool(blocks)
+        blocks.append((draw(st.integers(1, 64)), draw(st.sampled_from(rows))))
+    positions = draw(st.sampled_from([None, None, 2 * MAX_CONTEXT]))
+    embedding = draw(st.sampled_from([None, Embedding(), Embedding(positions=positions)]))
+    tied = draw(st.booleans()) if embedding is not None else False
+    head = draw(st.sampled_from([None, Head(tied=tied), Head(tied=tied, norm=draw(norms))]))
+    return ModelShape(
+        name="any model",
+        hidden=draw(st.integers(1, 512)) * 32,
+        vocab=draw(st.integers(256, 300_000)),
+        blocks=tuple(blocks),
+        embedding=embedding,
+        head=head,
+    )
+
+
+def windows(model: ModelShape) -> list[int | None]:
+    """The window of each layer that has a cache; None: it keeps every token."""
+    layers = [layer for _, row in model.blocks for layer in row]
+    return [getattr(x, "window", None) for x in layers if not isinstance(x, FeedForward)]
+
+
+def full_attention_models() -> st.SearchStrategy[ModelShape]:
+    """Models without a sliding window."""
+    return models(windows=False)
+
+
+@st.composite
+def coarse_models(draw: st.DrawFn, *, cache: bool = True) -> ModelShape:
+    """So many parameters; with a cache, its size in numbers or in bytes a token."""
+    sizes: dict[str, float] = {}
+    if cache and draw(st.booleans()):
+        sizes["kv_bytes_per_token"] = draw(decades(1e2, 1e7))
+    elif cache:
+        sizes["layers"] = draw(st.integers(1, 128))
+        sizes["kv_heads"] = draw(st.integers(1, 64))
+        sizes["head_dim"] = draw(st.sampled_from([64, 80, 128, 256]))
+    return ModelShape.from_totals(params=round(draw(decades(1e6, 1e13))), **sizes)
+
+
+def shapes() -> st.SearchStrategy[ModelShape]:
+    """Any model with a cache."""
+    return models() | coarse_models()
+
+
+# -- what they are stored and computed in ----------------------------------------------------------
+
+_KV8 = ["bf16+kv8", "fp8+kv8", "w8a16+kvint8", "w4a16+kv8", "nvfp4+kvnvfp4"]
+_UNIFORM = [f"uniform-{name}" for name in ("fp32", "fp16", "bf16", "fp8", "int8", "nvfp4")]
+named_precisions = st.sampled_from([*PRESETS, *_KV8, *_UNIFORM]).map(Precision.parse)
+
+
+def _with_quantized_head(precision: Precision) -> Precision:
+    """Embedding and head in int8 with a 16-bit scale a row."""
+    head = MatrixFormats(
+        weights=Format(name="int8-row", bits=8, scale_bits=16),
+        inputs=precision.head.inputs,
+        outputs=precision.head.outputs,
+        compute=precision.head.compute,
+    )
+    return Precision(
+        name=f"{precision.name}, int8 head",
+        linear=precision.linear,
+        head=head,
+        kv=precision.kv,
+        attention=precision.attention,
+    )
+
+
+def precisions() -> st.SearchStrategy[Precision]:
+    """Every preset, other KV formats, one format everywhere, and quantized heads."""
+    quantized = named_precisions.map(_with_quantized_head)
+    return st.one_of(named_precisions, named_precisions, named_precisions, quantized)
+
+
+@st.composite
+def efficiencies(draw: st.DrawFn) -> Efficiency:
+    """From the ideal to an engine at a twentieth of the roofs."""
+    overheads = st.just(0.0) | decades(1e-9, 1e-3)
+    return Efficiency(
+        compute=draw(st.floats(0.05, 1)),
+        memory=draw(st.floats(0.05, 1)),
+        call_overhead=draw(overheads),
+        step_overhead=draw(overheads),
+        exponent=draw(st.just(math.inf) | st.floats(1, 64)),
+    )
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+@st.composite
+def groups(draw: st.DrawFn) -> Group:
+    """Prefill, decode, a chunk, a cached or a shared prefix, the check of a few drafts."""
+    new = draw(st.just(1) | st.integers(1, 8) | prompts)
+    past = draw(st.just(0) | pasts)
+    return Group(
+        count=draw(batches),
+        new=new,
+        past=past,
+        logits=draw(st.sampled_from([0, 1, new])),
+        shared_past=draw(st.just(0) | st.integers(0, past)),
+    )
+
+
+def steps() -> st.SearchStrategy[Step]:
+    """One to four groups that pass the weights together."""
+    return st.lists(groups(), min_size=1, max_size=4).map(lambda found: Step(groups=tuple(found)))
