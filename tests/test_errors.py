@@ -321,3 +321,41 @@ def test_capacity_is_optional_and_says_which_it_is():
     seen = GPU.model_copy(update={"visible_capacity": 79e9})
     held = pm.memory(COARSE, seen, batch=1)
     assert (held.capacity, held.capacity_kind) == (79e9, "visible")
+
+
+def test_learned_positions_bound_every_answer():
+    for ask in (
+        lambda: pm.memory(GPT2_LIKE, GPU, batch=1, context=1025),
+        lambda: pm.max_batch(GPT2_LIKE, GPU, context=1025),
+        lambda: pm.kv_growth(GPT2_LIKE, contexts=[8, 1025]),
+    ):
+        with pytest.raises(E.InvalidValueError, match="1024 learned positions"):
+            ask()
+    # 2 x ((10 + 1024) x 8 + 272) B of weights are 534 tokens of 32 B. With 40 positions they are
+    # 42 tokens, which no sequence reaches.
+    assert pm.kv_growth(GPT2_LIKE, contexts=[8]).overtakes == 535
+    assert pm.kv_growth(GPT2_LIKE.with_(positions=40), contexts=[8]).overtakes is None
+
+
+def test_a_record_does_not_change():
+    with pytest.raises(E.InvalidValueError, match="model_copy"):
+        GPU.name = "other"
+    with pytest.raises(E.InvalidValueError, match="does not change"):
+        del GPU.name
+
+
+def test_a_cache_has_no_rows_to_scale():
+    with pytest.raises(E.InvalidValueError, match="no rows"):
+        pm.Precision.parse("bf16+kvint8-row")
+
+
+@pytest.mark.parametrize("bad", [b"ab", {1: 2}, {1}, "12", 5, None, [[1]], [None], [1, "2"]])
+def test_a_sweep_takes_rows_of_numbers(bad):
+    with pytest.raises(E.InvalidValueError, match="batch"):
+        pm.sweep(MODEL, GPU, batch=bad, context=[8])
+
+
+def test_a_shape_without_a_cache_is_swept_over_batches():
+    found = pm.sweep(COARSE, GPU, batch=[1, 8])
+    assert list(found.to_frame().columns[:2]) == ["batch", "time"]
+    assert found.time.tolist() == [pm.decode(COARSE, GPU, batch=b).time for b in (1, 8)]

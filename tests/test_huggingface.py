@@ -546,3 +546,8 @@ def test_layer_types_that_contradict(
 def test_more_layers_than_a_list_can_sensibly_hold() -> None:
     config = QWEN3 | {"use_sliding_window": True, "num_hidden_layers": 10**15}
     refused(config, InvalidValueError, "config.num_hidden_layers:", "at most 10000", "got 1000")
+
+
+def test_a_window_is_off_unless_it_is_switched_on() -> None:
+    shape = pm.read_hf(QWEN3 | {"sliding_window": 64, "max_window_layers": 0})
+    assert shape.kv_bytes_per_token("bf16", context=1000) == shape.kv_bytes_per_token("bf16")

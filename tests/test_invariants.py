@@ -363,6 +363,27 @@ def test_memory_holds_the_weights_that_are_read_and_what_no_matrix_reads(model, 
     assert close(model.weight_bytes(precision), found.bytes + unread)
 
 
+@given(model=models().map(lambda model: model.with_(head=None)))
+def test_scales_are_counted_one_a_row_or_one_a_block(model):
+    def read(precision: str) -> float:
+        return pm.decode(model, CHIP, batch=1, context=1, precision=precision).weight_traffic
+
+    rows = weights = 0
+    for repeats, layers in model.blocks:
+        for layer in layers:
+            if isinstance(layer, pm.Attention):
+                query = layer.heads * layer.head_dim
+                outputs, inner = query + 2 * layer.kv_heads * layer.head_dim, query
+            else:
+                outputs, inner = (1 + layer.gated) * layer.width, layer.width
+            rows += repeats * (outputs + model.hidden)
+            weights += repeats * (outputs + inner) * model.hidden
+    assert read("int8") == read("fp8") == weights
+    assert read("w8a16") == weights + 2 * rows
+    assert close(read("w4a16"), weights * 4.125 / 8)
+    assert close(read("nvfp4"), weights * 4.5 / 8)
+
+
 @given(model=models(), step=steps(), precision=precisions())
 def test_an_embedding_lookup_moves_only_the_rows_it_uses(model, step, precision):
     found = pm.estimate(model, CHIP, step, precision=precision)
@@ -502,6 +523,8 @@ def test_the_ridge_batch_is_where_weights_alone_turn_compute_bound(model, gpu, p
         asked = {"precision": precision, "weights_only": True}
         return pm.decode(model, gpu, batch=batch, context=1, **asked)
 
+    # Arithmetic grows with the batch, weights do not: the ridge is their ratio at one token.
+    assert close(ridge, at(1).memory_time / at(1).compute_time)
     below, above = math.floor(ridge * (1 - 1e-9)), math.ceil(ridge * (1 + 1e-9))
     assert at(above).bound == "compute"
     assert below < 1 or at(below).bound == "memory"
@@ -615,6 +638,11 @@ def test_the_largest_batch_fits_and_one_more_sequence_does_not(
     most = pm.max_batch(model, gpu, context=context, precision=precision)
     assert fits(most)
     assert not fits(most + 1)
+    # Memory that is filled to the last byte still holds it.
+    needed = pm.memory(model, gpu, batch=most, context=context, precision=precision).needed
+    full = with_capacity(gpu, needed)
+    assert pm.max_batch(model, full, context=context, precision=precision) == most
+    assert pm.memory(model, full, batch=most, context=context, precision=precision).free == 0
 
 
 @given(model=shapes(), gpu=gpus(), batch=batches, precision=precisions(), room=decades(0.1, 1e6))

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import computed_field, model_validator
 
-from perfmodel.answers._asked import check_subjects, decode_group
+from perfmodel.answers._asked import check_positions, check_subjects, decode_group
 from perfmodel.answers.memory import DeviceMemory, memory_of
-from perfmodel.base._num import Num, as_array, highest, maximum, where
+from perfmodel.base._num import Num, as_array, maximum, where
 from perfmodel.base.errors import InvalidValueError, shown
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Source, Spec, checked_choice, checked_count
@@ -542,9 +542,8 @@ def estimate_unchecked(
     checked_choice("small_steps", small_steps, ("fused", "separate"))
     if not isinstance(efficiency, Efficiency):
         raise InvalidValueError(f"efficiency: expected an Efficiency, got {shown(efficiency)}")
-    limit = model.position_limit
-    if limit is not None:
-        _within_positions(model, groups, limit)
+    for group in groups:
+        check_positions(model, group.context)
     formats = model.resolve_precision(precision)
     step = Step.trusted(groups=groups)
     operations: Iterable[Operation] = forward(model, step, formats, small_steps=small_steps)
@@ -582,12 +581,3 @@ def decode_time_between(last: Estimate, first_context: int) -> float:
         small_steps=last.small_steps,
     )
     return float(np.sum(steps.time))
-
-
-def _within_positions(model: ModelShape, groups: tuple[Group, ...], limit: int) -> None:
-    for group in groups:
-        longest = highest(group.context)
-        if longest is not None and longest > limit:
-            raise InvalidValueError(
-                f"context: {model.name} has {limit} learned positions, got a context of {longest}"
-            )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from perfmodel.answers._asked import check_positions
 from perfmodel.answers.memory import largest
 from perfmodel.base.errors import InvalidValueError, UnboundedError, shown
 from perfmodel.base.spec import Spec, checked_count
@@ -83,6 +84,7 @@ def kv_growth(
     lengths = tuple(checked_count("contexts", context) for context in contexts)
     if not lengths:
         raise InvalidValueError("contexts: expected at least one, got none")
+    check_positions(model, max(lengths))
 
     def kv(context: int) -> float:
         group = Group.trusted(count=batch, new=context, past=0, logits=0, shared_past=0)
@@ -92,6 +94,8 @@ def kv_growth(
     try:
         overtakes = 1 + largest(lambda context: kv(context) <= weights)
     except UnboundedError:
+        overtakes = None
+    if overtakes is not None and overtakes > (model.position_limit or overtakes):
         overtakes = None
     return KvGrowth(
         batch=batch,

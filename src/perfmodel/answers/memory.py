@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from perfmodel.answers._asked import check_subjects, decode_group
+from perfmodel.answers._asked import check_positions, check_subjects, decode_group
 from perfmodel.base.errors import DoesNotFitError, InvalidValueError, UnboundedError
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import MAX_COUNT, Spec, checked_count
@@ -158,6 +158,7 @@ def max_batch(
     """
     held = _held(model, gpu, precision)
     context = checked_count("context", context)
+    check_positions(model, context)
     return _at_least_one(largest(lambda batch: held(batch, context).fits), held(1, context))
 
 
@@ -250,7 +251,10 @@ def largest(fits: Callable[[int], bool | None]) -> int:
     low, high = 1, 2
     while fits(high):
         if high > MAX_COUNT:
-            raise UnboundedError("memory sets no limit: every layer keeps only a window")
+            raise UnboundedError(
+                "memory sets no limit up to 1e15: either every layer keeps only a window, "
+                "or the memory is as large as that"
+            )
         low, high = high, 2 * high
     while high - low > 1:
         middle = (low + high) // 2

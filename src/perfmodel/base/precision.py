@@ -37,6 +37,11 @@ class Format(Spec):
             )
         return self
 
+    @property
+    def per_row(self) -> bool:
+        """Whether each matrix row has a scale of its own."""
+        return self.scale_bits > 0 and self.block is None
+
     def nbytes(self, values: Num, rows: Num = 0) -> Num:
         """Bytes of so many values, scales included.
 
@@ -162,6 +167,8 @@ class Precision(Spec):
         ------
         UnknownKeyError
             If the preset or the KV format does not exist.
+        InvalidValueError
+            If the KV format has a scale a matrix row.
 
         Examples
         --------
@@ -174,6 +181,12 @@ class Precision(Spec):
             message = f"precision: no preset {shown(name)}; {did_you_mean(name, choices)}"
             raise UnknownKeyError(message)
         linear, head, kv_default, attention = _PRESETS[key]
+        stored = format_named(kv or kv_default)
+        if stored.per_row:
+            raise InvalidValueError(
+                f"precision: {stored.name} has a scale a matrix row, and a KV cache has no rows; "
+                f"expected one of: {', '.join(f.name for f in FORMATS.values() if not f.per_row)}"
+            )
         if kv is not None and kv != kv_default:
             shorthand = next((k for k, v in _KV_ALIASES.items() if v == kv), kv)
             key = f"{key}+kv{shorthand}"
@@ -181,7 +194,7 @@ class Precision(Spec):
             name=key,
             linear=_matrix_formats(*linear),
             head=_matrix_formats(*head),
-            kv=format_named(kv or kv_default),
+            kv=stored,
             attention=attention,
         )
 

@@ -29,6 +29,15 @@ class Spec(BaseModel):
         except ValidationError as error:
             raise self._explained(error) from None
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise InvalidValueError(
+            f"{type(self).__name__}.{name}: a record does not change; "
+            "model_copy(update={...}) makes another"
+        )
+
+    def __delattr__(self, name: str) -> None:
+        raise InvalidValueError(f"{type(self).__name__}.{name}: a record does not change")
+
     @classmethod
     def trusted(cls, **fields: Any) -> Self:
         """An instance of all its fields, unchecked: for numbers that have been checked before.

@@ -76,7 +76,8 @@ def sweep(
     batch : iterable of int
         Sequences, shape (n,) [1].
     context : iterable of int or None
-        Tokens that each new token attends, itself included, shape (m,) [1].
+        Tokens that each new token attends, itself included, shape (m,); not for a shape without
+        a cache [1].
     prompt : iterable of int or None
         Instead of contexts: new tokens of each sequence, for prefill, shape (m,) [1].
     grid : bool
@@ -95,7 +96,7 @@ def sweep(
     ------
     InvalidValueError
         If a number is not a positive whole number, lengths differ, or not exactly one of
-        ``context`` and ``prompt`` is given.
+        ``context`` and ``prompt`` is given for a shape with a cache.
     NoCacheError
         If contexts are given for a shape without a cache.
     UnsupportedFormatError
@@ -111,12 +112,15 @@ def sweep(
     (8, True)
     """
     check_subjects(model, gpu)
-    if (context is None) == (prompt is None):
-        raise InvalidValueError("context: expected either it or prompt, got both or neither")
+    if context is not None and prompt is not None:
+        raise InvalidValueError("context: expected either it or prompt, got both")
     if context is not None:
         model.require_cache()
+    elif prompt is None and model.has_cache:
+        raise InvalidValueError("context: required for a model with a KV cache, but missing")
+    count = _counts("batch", batch)
     name, given = ("prompt", prompt) if context is None else ("context", context)
-    count, length = _counts("batch", batch), _counts(name, given)
+    length = np.ones(1 if grid else len(count)) if given is None else _counts(name, given)
     if grid:
         count, length = count[:, None], length[None, :]
     elif count.shape != length.shape:
@@ -129,7 +133,8 @@ def sweep(
     found = estimate_unchecked(
         phase, model, gpu, (group,), precision=precision, efficiency=efficiency
     )
-    values = {"batch": count, name: length} | {key: getattr(found, key) for key in _COLUMNS}
+    lengths = {} if given is None else {name: length}
+    values = {"batch": count} | lengths | {key: getattr(found, key) for key in _COLUMNS}
     if gpu.capacity is not None:
         values |= {"needed": found.memory.needed, "fits": found.memory.fits}
     shape = np.broadcast_shapes(count.shape, length.shape)
@@ -140,6 +145,8 @@ def sweep(
 def _counts(name: str, values: Any) -> Any:
     """Positive whole numbers as float64, so that no product of them wraps around."""
     try:
+        if isinstance(values, (str, bytes, dict, set)):
+            raise TypeError
         numbers = np.asarray(values if isinstance(values, np.ndarray) else list(values))
         if numbers.dtype.kind not in "iuf":
             raise TypeError
