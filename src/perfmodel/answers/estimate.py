@@ -78,6 +78,10 @@ class OperationTime(NamedTuple):
         return "compute" if self.compute_time > self.memory_time else "memory"
 
 
+def _attends(row: OperationTime) -> bool:
+    return row.operation.kind == "attention"
+
+
 class Estimate(Spec):
     """One step of a model on a chip: its time, its limits, and everything they follow from.
 
@@ -105,36 +109,50 @@ class Estimate(Spec):
     @cached_property
     def sums(self) -> Sums:
         """Sums over all operations, in one pass."""
-        peaks: dict[str, float] = {}
-        bandwidth, efficiency = self.gpu.memory_bandwidth, self.efficiency
-        ideal = efficiency is IDEAL
-        time: Num = efficiency.step_overhead if efficiency.step_overhead else 0
+        overhead = self.efficiency.step_overhead
+        time: Num = overhead if overhead else 0
         compute: Num = 0
         least: Num = 0
         flops: Num = 0
         weight: Num = 0
         activation: Num = 0
         kv: Num = 0
-        for op in self.operations:
-            calls, fmt = op.calls, op.compute
-            if fmt not in peaks:
-                peaks[fmt] = self.gpu.peak(fmt)
-            at_compute = compute_time(flops=op.flops, peak=peaks[fmt])
-            at_memory = memory_time(nbytes=op.nbytes, bandwidth=bandwidth)
-            expected = (
-                maximum(at_compute, at_memory)
-                if ideal
-                else efficiency.time(compute=at_compute, memory=at_memory)
-            )
-            time = time + calls * expected
-            compute = compute + calls * at_compute
+        # What depends on the context last, so that the sums of a sweep's grid stay small till then.
+        for op, op_flops, _, at_compute, _, expected in sorted(self._rows, key=_attends):
+            time = time + expected
+            compute = compute + at_compute
             if op.kind != "small":
-                least = least + calls * at_compute
-            flops = flops + calls * op.flops
+                least = least + at_compute
+            flops = flops + op_flops
+            calls = op.calls
             weight = weight + calls * op.weight_bytes
             activation = activation + calls * op.activation_bytes
             kv = kv + calls * op.kv_bytes
         return Sums(time, compute, least, flops, weight, activation, kv)
+
+    @cached_property
+    def _rows(self) -> list[OperationTime]:
+        peaks: dict[str, float] = {}
+        bandwidth, efficiency = self.gpu.memory_bandwidth, self.efficiency
+        ideal = efficiency is IDEAL
+        rows = []
+        for op in self.operations:
+            calls, flops, nbytes, fmt = op.calls, op.flops, op.nbytes, op.compute
+            if fmt not in peaks:
+                peaks[fmt] = self.gpu.peak(fmt)
+            compute = compute_time(flops=flops, peak=peaks[fmt])
+            memory = memory_time(nbytes=nbytes, bandwidth=bandwidth)
+            time = (
+                maximum(compute, memory)
+                if ideal
+                else efficiency.time(compute=compute, memory=memory)
+            )
+            rows.append(
+                OperationTime(
+                    op, calls * flops, calls * nbytes, calls * compute, calls * memory, calls * time
+                )
+            )
+        return rows
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -260,16 +278,7 @@ class Estimate(Spec):
 
     def rows(self) -> list[OperationTime]:
         """Each operation with its work and its times, all calls together."""
-        return [self._row(op) for op in self.operations]
-
-    def _row(self, op: Operation) -> OperationTime:
-        at_compute = compute_time(flops=op.flops, peak=self.gpu.peak(op.compute))
-        at_memory = memory_time(nbytes=op.nbytes, bandwidth=self.gpu.memory_bandwidth)
-        expected = self.efficiency.time(compute=at_compute, memory=at_memory)
-        n = op.calls
-        return OperationTime(
-            op, n * op.flops, n * op.nbytes, n * at_compute, n * at_memory, n * expected
-        )
+        return list(self._rows)
 
     def explain(self) -> str:
         """The estimate as text: each operation, both roofs, which binds, assumptions, sources.

@@ -12,7 +12,7 @@ from perfmodel.machine.hardware import GpuSpec
 from perfmodel.work.forward import SmallSteps
 from perfmodel.work.shape import ModelShape, PrecisionLike
 
-MAX_OUTPUT: Final = 10_000_000  # steps that are summed as one array
+MAX_OUTPUT: Final = 1_000_000  # steps that are summed as one array
 
 
 class Generation(Spec):

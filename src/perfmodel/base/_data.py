@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import tomllib
 from functools import cache
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +14,7 @@ MAX_FILE_BYTES: Final = 4 * 2**20
 @cache
 def catalogs() -> Path:
     """The folder of shipped data: inside the installed package, or beside the sources."""
-    installed = Path(str(files("perfmodel"))) / "catalogs"
+    installed = Path(__file__).parents[1] / "catalogs"
     return installed if installed.is_dir() else Path(__file__).parents[3] / "catalogs"
 
 
@@ -61,6 +58,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     ConfigError
         If it cannot be read or is not TOML.
     """
+    import tomllib
+
     try:
         return tomllib.loads(read_text(path))
     except (tomllib.TOMLDecodeError, RecursionError) as error:
@@ -79,6 +78,8 @@ def read_json(path: Path) -> dict[str, Any]:
     ConfigError
         If it cannot be read, is not JSON, or is not an object.
     """
+    import json
+
     text = read_text(path)
     try:
         found = json.loads(text)

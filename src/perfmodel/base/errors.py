@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -71,6 +70,8 @@ def shown(value: object, limit: int = 60) -> str:
 
 def did_you_mean(key: object, choices: Iterable[str]) -> str:
     """The end of a message about a wrong key: the nearest choice, or all of them."""
+    import difflib
+
     known = sorted(choices)
     asked = (key if isinstance(key, str) else shown(key))[:80].lower()
     near = (

@@ -70,17 +70,18 @@ class Format(Spec):
         return values * (self.bits * self.block + self.scale_bits) / (8 * self.block)
 
 
+# Unchecked, so that importing perfmodel builds no validator; a test checks them.
 FORMATS: Final[dict[str, Format]] = {
-    f.name: f
-    for f in (
-        Format(name="fp32", bits=32),
-        Format(name="fp16", bits=16),
-        Format(name="bf16", bits=16),
-        Format(name="fp8", bits=8),
-        Format(name="int8", bits=8),
-        Format(name="int8-row", bits=8, scale_bits=16),
-        Format(name="int4-g128", bits=4, scale_bits=16, block=128),
-        Format(name="nvfp4", bits=4, scale_bits=8, block=16),
+    name: Format.trusted(name=name, bits=bits, scale_bits=scale_bits, block=block)
+    for name, bits, scale_bits, block in (
+        ("fp32", 32, 0, None),
+        ("fp16", 16, 0, None),
+        ("bf16", 16, 0, None),
+        ("fp8", 8, 0, None),
+        ("int8", 8, 0, None),
+        ("int8-row", 8, 16, None),
+        ("int4-g128", 4, 16, 128),
+        ("nvfp4", 4, 8, 16),
     )
 }
 
@@ -141,6 +142,9 @@ class Precision(Spec):
     )
     kv: Format = Field(description="The KV cache")
     attention: ComputeFormat = Field(description="What attention computes in")
+
+    def __hash__(self) -> int:
+        return hash(self.name)  # equal precisions have equal names; sizes are cached by precision
 
     @property
     def rest(self) -> Format:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from operator import index
-from typing import Annotated, Any, Final, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -16,12 +16,30 @@ MIN_QUANTITY: Final = 1e-9
 MAX_QUANTITY: Final = 1e30
 
 
+# What a Pydantic record consists of. Its slots set directly: no lookup, and frozen does not ask.
+_set_fields = BaseModel.__dict__["__dict__"].__set__
+_set_given = BaseModel.__dict__["__pydantic_fields_set__"].__set__
+_set_extra = BaseModel.__dict__["__pydantic_extra__"].__set__
+_set_private = BaseModel.__dict__["__pydantic_private__"].__set__
+
+
 class Spec(BaseModel):
     """An immutable record that knows all its fields; an unknown one is an error."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", ser_json_inf_nan="strings", arbitrary_types_allowed=False
+        frozen=True,
+        extra="forbid",
+        ser_json_inf_nan="strings",
+        arbitrary_types_allowed=False,
+        defer_build=True,  # a validator is built when it is first used: imports stay quick
     )
+
+    if TYPE_CHECKING:  # older Pydantic would take it for a private attribute
+        _every_field: ClassVar[set[str]]  # shared by all that ``trusted`` makes
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
+        cls._every_field = set(cls.model_fields)
 
     def __init__(self, **data: Any) -> None:
         try:
@@ -45,12 +63,11 @@ class Spec(BaseModel):
         This is how arrays and symbols enter, and it is what keeps an estimate cheap:
         ``model_construct`` without its search for defaults.
         """
-        self = cls.__new__(cls)
-        set_ = object.__setattr__
-        set_(self, "__dict__", fields)
-        set_(self, "__pydantic_fields_set__", set(fields))
-        set_(self, "__pydantic_extra__", None)
-        set_(self, "__pydantic_private__", None)
+        self = object.__new__(cls)
+        _set_fields(self, fields)
+        _set_given(self, cls._every_field)
+        _set_extra(self, None)
+        _set_private(self, None)
         return self
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:

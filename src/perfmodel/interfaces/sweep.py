@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from perfmodel.answers._asked import check_subjects
+from perfmodel.answers._asked import check_positions, check_subjects
 from perfmodel.answers.estimate import Phase, estimate_unchecked
 from perfmodel.base._num import as_array
 from perfmodel.base.errors import InvalidValueError, shown
@@ -21,6 +21,7 @@ from perfmodel.work.step import Group
 if TYPE_CHECKING:
     import pandas as pd
 
+_BLOCK: Final = 2**14  # configurations that are computed at once
 _COLUMNS: Final = ("time", "floor", "bound", "tokens_per_second", "flops", "bytes")
 
 
@@ -121,25 +122,43 @@ def sweep(
     count = _counts("batch", batch)
     name, given = ("prompt", prompt) if context is None else ("context", context)
     length = np.ones(1 if grid else len(count)) if given is None else _counts(name, given)
-    if grid:
-        count, length = count[:, None], length[None, :]
-    elif count.shape != length.shape:
+    if not grid and count.shape != length.shape:
         raise InvalidValueError(
             f"{name}: expected as many as batch has ({len(count)}), got {len(length)}"
         )
-    new, past = (1, length - 1) if prompt is None else (length, 0)
-    group = Group.trusted(count=count, new=new, past=past, logits=1, shared_past=0)
-    phase: Phase = "decode" if prompt is None else "prefill"
-    found = estimate_unchecked(
-        phase, model, gpu, (group,), precision=precision, efficiency=efficiency
-    )
-    lengths = {} if given is None else {name: length}
-    values = {"batch": count} | lengths | {key: getattr(found, key) for key in _COLUMNS}
-    if gpu.capacity is not None:
-        values |= {"needed": found.memory.needed, "fits": found.memory.fits}
+    check_positions(model, length)
+    # One row a batch; pairs are rows of one configuration.
+    count, length = count[:, None], length[None, :] if grid else length[:, None]
     shape = np.broadcast_shapes(count.shape, length.shape)
-    columns = {key: np.broadcast_to(value, shape).ravel() for key, value in values.items()}
+    phase: Phase = "decode" if prompt is None else "prefill"
+    columns: dict[str, Any] = {}
+    for rows, row in _blocks(shape):
+        part = length[:, row] if grid else length[rows]
+        new, past = (1, part - 1) if prompt is None else (part, 0)
+        group = Group.trusted(count=count[rows], new=new, past=past, logits=1, shared_past=0)
+        found = estimate_unchecked(
+            phase, model, gpu, (group,), precision=precision, efficiency=efficiency
+        )
+        values = {"batch": count[rows]} | ({} if given is None else {name: part})
+        values |= {key: getattr(found, key) for key in _COLUMNS}
+        if gpu.capacity is not None:
+            values |= {"needed": found.memory.needed, "fits": found.memory.fits}
+        for key, value in values.items():
+            if key not in columns:
+                columns[key] = np.empty(shape, dtype=np.asarray(value).dtype)
+            columns[key][rows, row] = value
+    columns = {key: value.ravel() for key, value in columns.items()}
     return Sweep(columns=columns, precision=found.precision.name)
+
+
+def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, slice]]:
+    """Parts of a table small enough that what is computed on the way stays in the cache."""
+    rows, width = shape
+    across = min(width, _BLOCK)
+    down = max(1, _BLOCK // across)
+    for row in range(0, rows, down):
+        for start in range(0, width, across):
+            yield slice(row, row + down), slice(start, start + across)
 
 
 def _counts(name: str, values: Any) -> Any:

@@ -276,7 +276,7 @@ class ModelShape(Spec):
         """Blocks of the model [1]."""
         return sum(repeats for repeats, _ in self.blocks)
 
-    @property
+    @cached_property
     def has_cache(self) -> bool:
         """Whether the size of the KV cache is known."""
         return any(
@@ -334,6 +334,16 @@ class ModelShape(Spec):
         True
         """
         formats = self.resolve_precision(precision)
+        if formats not in self._weight_bytes:
+            self._weight_bytes[formats] = self._count_weight_bytes(formats)
+        return self._weight_bytes[formats]  # type: ignore[no-any-return]
+
+    @cached_property
+    def _weight_bytes(self) -> dict[Precision, Num]:
+        """What ``weight_bytes`` has counted: neither the shape nor a precision can change."""
+        return {}
+
+    def _count_weight_bytes(self, formats: Precision) -> Num:
         total: Num = sum(
             repeats * sum(layer.weight_bytes(self.hidden, formats) for layer in layers)
             for repeats, layers in self.blocks
@@ -341,7 +351,7 @@ class ModelShape(Spec):
         for end in (self.embedding, self.head):
             if end is not None:
                 total = total + end.weight_bytes(self.hidden, self.vocab, formats)
-        return total  # type: ignore[no-any-return]
+        return total
 
     def cache_bytes(self, context: int, precision: PrecisionLike = None) -> float:
         """KV cache of one sequence.
@@ -392,10 +402,11 @@ class ModelShape(Spec):
         float or array or symbol
             Bytes [B].
         """
-        return sum(
-            repeats * sum(layer.cache_bytes(group, precision.kv) for layer in layers)
-            for repeats, layers in self.blocks
-        )
+        held: Num = 0
+        for repeats, layers in self.blocks:
+            for layer in layers:
+                held = held + repeats * layer.cache_bytes(group, precision.kv)
+        return held
 
     def require_cache(self) -> None:
         """Refuse a question about a cache that the shape does not know.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -51,17 +52,17 @@ class Step(Spec):
 
     groups: tuple[Group, ...] = Field(min_length=1)
 
-    @property
+    @cached_property
     def tokens(self) -> Num:
         """Tokens that pass the weights [1]."""
-        return sum(group.count * group.new for group in self.groups)
+        return sum([group.count * group.new for group in self.groups])
 
     @property
     def logit_tokens(self) -> Num:
         """Positions that pass the output head [1]."""
-        return sum(group.count * group.logits for group in self.groups)
+        return sum([group.count * group.logits for group in self.groups])
 
     @property
     def sequences(self) -> Num:
         """Sequences in the step [1]."""
-        return sum(group.count for group in self.groups)
+        return sum([group.count for group in self.groups])
