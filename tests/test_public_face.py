@@ -14,6 +14,153 @@ from perfmodel.base.spec import Spec
 from perfmodel.machine.efficiency import IDEAL
 
 FACE = """
+class Attention(norm, kind, heads, kv_heads, head_dim, window, qkv_bias, output_bias, qk_norm)
+    .cache_bytes(self, group, kv)
+    .kv_values
+    .matrices(self, hidden)
+    .operations(self, hidden, step, precision, calls)
+    .params(self, hidden)
+    .query_width
+    .small_steps(self, hidden, tokens, precision, calls)
+    .vectors(self, hidden)
+    .weight_bytes(self, hidden, precision)
+class Comparison(rows)
+    .to_frame(self)
+class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind)
+    .fits
+    .free
+    .needed
+    .shortfall(self)
+class Efficiency(compute, memory, call_overhead, step_overhead, exponent, origins)
+    .time(self, *, compute, memory)
+class Embedding(positions)
+    .lookup(self, hidden, tokens, precision)
+    .params(self, hidden, vocab)
+    .weight_bytes(self, hidden, vocab, precision)
+class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weights_only, operations)
+    .activation_traffic
+    .assumptions
+    .bound
+    .bytes
+    .compute_time
+    .compute_utilization
+    .explain(self)
+    .fits
+    .floor
+    .flops
+    .intensity
+    .kv_traffic
+    .memory
+    .memory_time
+    .memory_utilization
+    .network_time
+    .rows(self)
+    .sources
+    .sums
+    .time
+    .to_frame(self)
+    .tokens_per_second
+    .weight_traffic
+class FeedForward(norm, kind, width, gated, bias)
+    .cache_bytes(self, group, kv)
+    .matrices(self, hidden)
+    .operations(self, hidden, step, precision, calls)
+    .params(self, hidden)
+    .small_steps(self, hidden, tokens, precision, calls)
+    .up_width
+    .vectors(self, hidden)
+    .weight_bytes(self, hidden, precision)
+class Format(name, bits, scale_bits, block)
+    .nbytes(self, values, rows=0)
+    .per_row
+class Generation(prefill, last_step, output, decode_time)
+    .fits
+    .total
+    .tpot
+    .ttft
+class GpuSpec(name, memory_bandwidth, peak_flops, memory_capacity, visible_capacity, origins)
+    .capacity
+    .capacity_kind
+    .peak(self, compute)
+class Group(count, new, past, logits, shared_past)
+    .context
+class Head(tied, norm)
+    .params(self, hidden, vocab)
+    .project(self, hidden, vocab, tokens, precision)
+    .weight_bytes(self, hidden, vocab, precision)
+class KvGrowth(batch, precision, weights, contexts, kv, overtakes)
+    .to_frame(self)
+class ModelShape(name, hidden, vocab, blocks, embedding, head, max_context, precision, origins)
+    .active_params
+    .cache_bytes(self, context, precision=None)
+    .cache_of(self, group, precision)
+    .dense(cls, *, layers, hidden, heads, ffn, kv_heads=None, head_dim=None, vocab=None, gated=True, tied=False, norm='rms', name='dense')
+    .from_totals(cls, *, params, layers=None, kv_heads=None, head_dim=None, kv_bytes_per_token=None, name='coarse')
+    .has_cache
+    .kv_bytes_per_token(self, precision=None, *, context=1)
+    .layers
+    .params
+    .position_limit
+    .require_cache(self)
+    .resolve_precision(self, precision=None)
+    .state_bytes(self, precision=None)
+    .weight_bytes(self, precision=None)
+    .with_(self, **changes)
+class Operation(name, kind, flops, weight_bytes, activation_bytes, kv_bytes, calls, compute, tokens, weights)
+    .intensity
+    .nbytes
+    .weights_only(self)
+class Origin(field, kind, source, place, date, note)
+class PeakFlops(fp32, tf32, fp16, bf16, fp8, int8, nvfp4)
+    .formats
+class Precision(name, linear, head, kv, attention)
+    .parse(cls, text)
+    .preset(cls, name, *, kv=None)
+    .rest
+    .uniform(cls, name)
+class Source(key, title, publisher, url, date)
+class Step(groups)
+    .logit_tokens
+    .sequences
+    .tokens
+class Sweep()
+    .to_frame(self)
+class Totals(norm, kind, matrix_weights, kv_values_per_token, kv_bytes_per_token)
+    .cache_bytes(self, group, kv)
+    .has_cache
+    .matrices(self, hidden)
+    .operations(self, hidden, step, precision, calls)
+    .params(self, hidden)
+    .small_steps(self, hidden, tokens, precision, calls)
+    .vectors(self, hidden)
+    .weight_bytes(self, hidden, precision)
+compare(model, gpu, *, batch, context=None, precisions=(None,), efficiency=IDEAL)
+critical_context(model, gpu, *, precision=None)
+decode(model, gpu, *, batch, context=None, shared_past=0, precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False)
+module errors
+estimate(model, gpu, step, *, precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False)
+forward(model, step, precision, *, small_steps='fused')
+gemm(*, inner, outer, tokens, precision='bf16')
+gemm_ridge_batch(gpu, *, inner, outer, precision='bf16')
+generate(model, gpu, *, prompt, output, batch=1, precision=None, efficiency=IDEAL, small_steps='fused')
+gpu(key)
+gpus()
+kv_growth(model, *, contexts, batch=1, precision=None)
+max_batch(model, gpu, *, context, precision=None)
+max_context(model, gpu, *, batch, precision=None)
+memory(model, gpu, *, batch, context=None, shared_past=0, precision=None)
+model(key)
+models()
+prefill(model, gpu, *, prompt, batch=1, past=0, shared_past=0, logits='last', precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False)
+read_gpu(path)
+read_hf(source)
+ridge_batch(model, gpu, *, precision=None)
+ridge_intensity(gpu, *, precision='bf16')
+roof(gpu, *, intensity, precision='bf16')
+step_ridge_batch(model, gpu, *, context, precision=None)
+sweep(model, gpu, *, batch, context=None, prompt=None, grid=True, precision=None, efficiency=IDEAL)
+module symbolic
+module units
 """
 
 

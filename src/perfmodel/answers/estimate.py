@@ -66,11 +66,19 @@ class OperationTime(NamedTuple):
     """One row of an explanation: all calls of an operation in the step."""
 
     operation: Operation
-    flops: float
-    bytes: float
     compute_time: float  # s, at the compute roof
     memory_time: float  # s, at the memory roof
     time: float  # s, expected
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations [FLOP]."""
+        return self.operation.calls * self.operation.flops
+
+    @property
+    def bytes(self) -> float:
+        """Bytes moved [B]."""
+        return self.operation.calls * self.operation.nbytes
 
     @property
     def bound(self) -> Bound:
@@ -118,13 +126,13 @@ class Estimate(Spec):
         activation: Num = 0
         kv: Num = 0
         # What depends on the context last, so that the sums of a sweep's grid stay small till then.
-        for op, op_flops, _, at_compute, _, expected in sorted(self._rows, key=_attends):
+        for op, at_compute, _, expected in sorted(self._rows, key=_attends):
             time = time + expected
             compute = compute + at_compute
             if op.kind != "small":
                 least = least + at_compute
-            flops = flops + op_flops
             calls = op.calls
+            flops = flops + calls * op.flops
             weight = weight + calls * op.weight_bytes
             activation = activation + calls * op.activation_bytes
             kv = kv + calls * op.kv_bytes
@@ -137,21 +145,17 @@ class Estimate(Spec):
         ideal = efficiency is IDEAL
         rows = []
         for op in self.operations:
-            calls, flops, nbytes, fmt = op.calls, op.flops, op.nbytes, op.compute
+            calls, fmt = op.calls, op.compute
             if fmt not in peaks:
                 peaks[fmt] = self.gpu.peak(fmt)
-            compute = compute_time(flops=flops, peak=peaks[fmt])
-            memory = memory_time(nbytes=nbytes, bandwidth=bandwidth)
+            compute = compute_time(flops=op.flops, peak=peaks[fmt])
+            memory = memory_time(nbytes=op.nbytes, bandwidth=bandwidth)
             time = (
                 maximum(compute, memory)
                 if ideal
                 else efficiency.time(compute=compute, memory=memory)
             )
-            rows.append(
-                OperationTime(
-                    op, calls * flops, calls * nbytes, calls * compute, calls * memory, calls * time
-                )
-            )
+            rows.append(OperationTime(op, calls * compute, calls * memory, calls * time))
         return rows
 
     @computed_field  # type: ignore[prop-decorator]

@@ -71,7 +71,7 @@ class Attention(Layer):
 
     def cache_bytes(self, group: Group, kv: Format) -> Num:
         """KV cache that a group holds in one such layer after the step [B]."""
-        return kv.nbytes(self.kv_values * kv_tokens_held(group, self.window))
+        return kv.nbytes(self.kv_values) * kv_tokens_held(group, self.window)
 
     def operations(
         self, hidden: Num, step: Step, precision: Precision, calls: Num
@@ -87,14 +87,14 @@ class Attention(Layer):
         """Scores and weighted values: 4 FLOPs per pair and head element; queries in, result out."""
         twice_pairs = sum(g.count * twice_pairs_attended(g, self.window) for g in step.groups)
         cached = sum(kv_tokens_moved(g, self.window) for g in step.groups)
-        moved = precision.linear.outputs.nbytes(tokens * self.query_width, tokens)
+        query_bytes = precision.linear.outputs.nbytes(self.query_width, 1)
         return Operation.trusted(
             name="attention",
             kind="attention",
             flops=2 * self.query_width * twice_pairs,
             weight_bytes=0,
-            activation_bytes=2 * moved,
-            kv_bytes=precision.kv.nbytes(self.kv_values * cached),
+            activation_bytes=2 * query_bytes * tokens,
+            kv_bytes=precision.kv.nbytes(self.kv_values) * cached,
             calls=calls,
             compute=precision.attention,
             tokens=tokens,
