@@ -138,8 +138,8 @@ MUTANTS = (
     Mutant(
         "logits for every prompt token",
         "work/step.py",
-        "return sum(group.count * group.logits for group in self.groups)",
-        "return sum(group.count * group.new for group in self.groups)",
+        "return sum([group.count * group.logits for group in self.groups])",
+        "return sum([group.count * group.new for group in self.groups])",
     ),
     Mutant(
         "one block instead of all",
@@ -175,14 +175,14 @@ MUTANTS = (
     Mutant(
         "fp8 takes two bytes",
         PRECISION,
-        'Format(name="fp8", bits=8)',
-        'Format(name="fp8", bits=16)',
+        '("fp8", 8, 0, None)',
+        '("fp8", 16, 0, None)',
     ),
     Mutant(
         "int4 has no scales",
         PRECISION,
-        'Format(name="int4-g128", bits=4, scale_bits=16, block=128)',
-        'Format(name="int4-g128", bits=4)',
+        '("int4-g128", 4, 16, 128)',
+        '("int4-g128", 4, 0, None)',
     ),
     Mutant(
         "int4 weights compute at a rate of their own",
@@ -206,7 +206,10 @@ MUTANTS = (
     Mutant("symbols take the smaller roof", "base/_num.py", "sympy.Max(a, b)", "sympy.Min(a, b)"),
     Mutant("integers wrap around in a sweep", "base/_num.py", "dtype=np.float64", "dtype=np.int32"),
     Mutant(
-        "calls are forgotten", ESTIMATE, "time = time + calls * expected", "time = time + expected"
+        "calls are forgotten",
+        ESTIMATE,
+        "OperationTime(op, calls * compute, calls * memory, calls * time)",
+        "OperationTime(op, calls * compute, calls * memory, time)",
     ),
     Mutant(
         "activations are compulsory",

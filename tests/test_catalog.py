@@ -171,6 +171,9 @@ def test_bandwidth_is_bus_by_data_rate(key):
 def test_a_program_sees_about_what_was_sold(key):
     # Vendors sell GiB as GB (up to 7.4 % more), less ECC and what the driver keeps.
     gpu = pm.gpu(key)
+    if gpu.visible_capacity is None:
+        assert key == "l4"  # what CUDA sees of it has no public report that could be cited
+        return
     assert 0.90 <= gpu.visible_capacity / gpu.memory_capacity <= 1.08
     assert (gpu.capacity, gpu.capacity_kind) == (gpu.visible_capacity, "visible")
 
@@ -203,7 +206,7 @@ def test_models_have_the_published_parameters_and_cache(key):
 @pytest.mark.parametrize("key", WITNESSES)
 def test_no_catalog_model_has_a_window(key):
     # Mistral v0.3's sliding_window is null; an absent key would mean v0.1's 4096.
-    context = 32_768
+    context = pm.model(key).position_limit or 32_768
     assert pm.model(key).cache_bytes(context, "bf16") == context * WITNESSES[key][2]
 
 

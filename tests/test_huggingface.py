@@ -164,7 +164,8 @@ def test_dict_file_and_folder_are_the_same_model(tmp_path: Path) -> None:
 def test_a_name_that_is_no_text_leaves_a_shape_that_can_be_written() -> None:
     # Valid JSON can escape half a surrogate pair, which UTF-8 cannot write.
     shape = pm.read_hf(json.loads(json.dumps(LLAMA | {"_name_or_path": "half \ud800"})))
-    assert shape.name == "half ?"
+    assert shape.name.isprintable()
+    assert "half" in shape.name
     assert pm.ModelShape.model_validate_json(shape.model_dump_json()) == shape
 
 

@@ -37,7 +37,7 @@ class Embedding(positions)
     .lookup(self, hidden, tokens, precision)
     .params(self, hidden, vocab)
     .weight_bytes(self, hidden, vocab, precision)
-class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weights_only, operations)
+class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weights_only)
     .activation_traffic
     .assumptions
     .bound
@@ -54,6 +54,7 @@ class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weig
     .memory_time
     .memory_utilization
     .network_time
+    .operations
     .rows(self)
     .sources
     .sums
@@ -102,6 +103,7 @@ class ModelShape(name, hidden, vocab, blocks, embedding, head, max_context, prec
     .params
     .position_limit
     .require_cache(self)
+    .require_positions(self, context)
     .resolve_precision(self, precision=None)
     .state_bytes(self, precision=None)
     .weight_bytes(self, precision=None)
@@ -139,7 +141,7 @@ critical_context(model, gpu, *, precision=None)
 decode(model, gpu, *, batch, context=None, shared_past=0, precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False)
 module errors
 estimate(model, gpu, step, *, precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False)
-forward(model, step, precision, *, small_steps='fused')
+forward(model, step, precision=None, *, small_steps='fused')
 gemm(*, inner, outer, tokens, precision='bf16')
 gemm_ridge_batch(gpu, *, inner, outer, precision='bf16')
 generate(model, gpu, *, prompt, output, batch=1, precision=None, efficiency=IDEAL, small_steps='fused')

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from perfmodel.base._num import Num, highest
 from perfmodel.base.errors import InvalidValueError, shown
 from perfmodel.base.spec import checked_count
 from perfmodel.machine.hardware import GpuSpec
@@ -44,24 +43,8 @@ def decode_group(model: ModelShape, batch: int, context: int | None, shared_past
         raise InvalidValueError("context: required for a model with a KV cache, but missing")
     count = checked_count("batch", batch)
     past = checked_count("context", context) - 1
-    check_positions(model, past + 1)
+    model.require_positions(past + 1)
     shared = checked_count("shared_past", shared_past, 0)
     if shared > past:
         raise InvalidValueError(f"shared_past: expected less than context={past + 1}, got {shared}")
     return Group.trusted(count=count, new=1, past=past, logits=1, shared_past=shared)
-
-
-def check_positions(model: ModelShape, context: Num) -> None:
-    """Refuse a context that learned positions do not reach; rotary ones have no such end.
-
-    Raises
-    ------
-    InvalidValueError
-        If the longest context exceeds the learned positions.
-    """
-    limit = model.position_limit
-    longest = None if limit is None else highest(context)
-    if limit is not None and longest is not None and longest > limit:
-        raise InvalidValueError(
-            f"context: {model.name} has {limit} learned positions, got a context of {int(longest)}"
-        )

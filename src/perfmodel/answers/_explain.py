@@ -94,6 +94,10 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
         lines.append(
             "a coarse shape: every parameter a matrix weight, no activations, no scales a row"
         )
+    if len(step.groups) > 1:
+        lines.append(
+            "attention of all groups is one kernel, which overlaps what binds each of them"
+        )
     if any(group.shared_past for group in step.groups):
         lines.append("the shared past is read once and held once")
     limit = model.max_context

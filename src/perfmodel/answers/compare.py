@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from perfmodel.answers.estimate import Estimate, decode
-from perfmodel.base.errors import InvalidValueError, UnsupportedFormatError
-from perfmodel.base.spec import Spec
+from perfmodel.base.errors import UnsupportedFormatError
+from perfmodel.base.spec import Name, Spec, checked_list
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.work.shape import ModelShape, PrecisionLike
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 class ComparisonRow(Spec):
     """One combination: its estimate, or why there is none."""
 
-    model: str
-    gpu: str
-    precision: str
+    model: Name
+    gpu: Name
+    precision: Name
     estimate: Estimate | None
     unsupported: str | None = None
 
@@ -90,13 +90,9 @@ def compare(
     >>> [row.unsupported for row in table.rows]
     [None, 'A100 has no fp8 peak; it has: bf16']
     """
-    if isinstance(precisions, str):
-        raise InvalidValueError(
-            f"precisions: expected a list of precisions, got the text {precisions!r}"
-        )
-    models = [model] if isinstance(model, ModelShape) else list(model)
-    gpus = [gpu] if isinstance(gpu, GpuSpec) else list(gpu)
-    wanted = list(precisions)
+    models = checked_list("model", model, one=ModelShape)
+    gpus = checked_list("gpu", gpu, one=GpuSpec)
+    wanted = checked_list("precisions", precisions)
     rows = [_row(m, g, p, batch, context, efficiency) for m in models for g in gpus for p in wanted]
     return Comparison(rows=tuple(rows))
 

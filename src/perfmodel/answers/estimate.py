@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import computed_field, model_validator
 
-from perfmodel.answers._asked import check_positions, check_subjects, decode_group
+from perfmodel.answers._asked import check_subjects, decode_group
 from perfmodel.answers.memory import DeviceMemory, memory_of
 from perfmodel.base._num import Num, as_array, maximum, where
 from perfmodel.base.errors import InvalidValueError, shown
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import Source, Spec, checked_choice, checked_count
+from perfmodel.base.spec import Flag, Source, Spec, checked_choice, checked_count, checked_flag
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.roofline import compute_time, memory_time
@@ -30,6 +29,7 @@ Bound: TypeAlias = Literal["memory", "compute", "network"]
 
 # What JSON shows beside the fields; it is computed again when the JSON is read.
 _COMPUTED: Final = (
+    "operations",
     "time",
     "floor",
     "bound",
@@ -104,8 +104,7 @@ class Estimate(Spec):
     step: Step
     efficiency: Efficiency
     small_steps: SmallSteps
-    weights_only: bool
-    operations: tuple[Operation, ...]
+    weights_only: Flag
 
     @model_validator(mode="before")
     @classmethod
@@ -113,6 +112,20 @@ class Estimate(Spec):
         if isinstance(data, dict):
             return {key: value for key, value in data.items() if key not in _COMPUTED}
         return data
+
+    @model_validator(mode="after")
+    def _can_be_answered(self) -> Self:
+        self.sums  # noqa: B018  a format that the chip lacks is an error now, not at the first look
+        return self
+
+    @computed_field  # type: ignore[prop-decorator]
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        """What the step does, in running order."""
+        found = forward(self.model, self.step, self.precision, small_steps=self.small_steps)
+        if self.weights_only:
+            found = tuple(op.weights_only() for op in found if op.kind == "linear")
+        return found
 
     @cached_property
     def sums(self) -> Sums:
@@ -552,26 +565,18 @@ def estimate_unchecked(
     weights_only: bool = False,
 ) -> Estimate:
     """The estimate of a step whose numbers have been checked, or are arrays or symbols."""
-    checked_choice("small_steps", small_steps, ("fused", "separate"))
+    checked_flag("weights_only", weights_only)
     if not isinstance(efficiency, Efficiency):
         raise InvalidValueError(f"efficiency: expected an Efficiency, got {shown(efficiency)}")
-    for group in groups:
-        check_positions(model, group.context)
-    formats = model.resolve_precision(precision)
-    step = Step.trusted(groups=groups)
-    operations: Iterable[Operation] = forward(model, step, formats, small_steps=small_steps)
-    if weights_only:
-        operations = (op.weights_only() for op in operations if op.kind == "linear")
     found = Estimate.trusted(
         phase=phase,
         model=model,
         gpu=gpu,
-        precision=formats,
-        step=step,
+        precision=model.resolve_precision(precision),
+        step=Step.trusted(groups=groups),
         efficiency=efficiency,
         small_steps=small_steps,
-        weights_only=bool(weights_only),
-        operations=tuple(operations),
+        weights_only=weights_only,
     )
     found.sums  # noqa: B018  a format that the chip lacks is an error now, not at the first look
     return found

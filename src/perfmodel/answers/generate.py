@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
+
+from pydantic import model_validator
 
 from perfmodel.answers.estimate import Estimate, decode, decode_time_between, prefill
 from perfmodel.base.errors import InvalidValueError
-from perfmodel.base.spec import Spec, checked_count
+from perfmodel.base.spec import Count, NonNegative, Spec, checked_count, quantity
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.work.forward import SmallSteps
@@ -24,8 +26,16 @@ class Generation(Spec):
 
     prefill: Estimate
     last_step: Estimate | None
-    output: int
-    decode_time: float  # s
+    output: Count
+    decode_time: NonNegative = quantity("t_d", "s", "Time of all decode steps")
+
+    @model_validator(mode="after")
+    def _steps_follow(self) -> Self:
+        if (self.last_step is None) != (self.output == 1):
+            raise InvalidValueError(
+                f"Generation.last_step: expected one unless output is 1, got output={self.output}"
+            )
+        return self
 
     @property
     def ttft(self) -> float:

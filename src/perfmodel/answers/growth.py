@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
-from perfmodel.answers._asked import check_positions
+from pydantic import Field, model_validator
+
 from perfmodel.answers.memory import largest
 from perfmodel.base.errors import InvalidValueError, UnboundedError, shown
-from perfmodel.base.spec import Spec, checked_count
+from perfmodel.base.spec import (
+    Count,
+    Name,
+    NonNegative,
+    Quantity,
+    Spec,
+    checked_count,
+    checked_list,
+    quantity,
+)
 from perfmodel.work.shape import ModelShape, PrecisionLike
 from perfmodel.work.step import Group
 
@@ -19,12 +29,20 @@ if TYPE_CHECKING:
 class KvGrowth(Spec):
     """Bytes of KV cache against context, and where they overtake the weights."""
 
-    batch: int
-    precision: str
-    weights: float  # B
-    contexts: tuple[int, ...]
-    kv: tuple[float, ...]  # B
-    overtakes: int | None
+    batch: Count
+    precision: Name
+    weights: Quantity = quantity("M_w", "B", "Weights that memory holds")
+    contexts: tuple[Count, ...] = Field(min_length=1)
+    kv: tuple[NonNegative, ...]
+    overtakes: Count | None
+
+    @model_validator(mode="after")
+    def _one_for_each(self) -> Self:
+        if len(self.kv) != len(self.contexts):
+            raise InvalidValueError(
+                f"KvGrowth.kv: expected {len(self.contexts)}, one a context, got {len(self.kv)}"
+            )
+        return self
 
     def to_frame(self) -> pd.DataFrame:
         """One row a context: tokens [1], bytes of the batch [B], ratio to the weights [1]."""
@@ -81,10 +99,10 @@ def kv_growth(
     model.require_cache()
     formats = model.resolve_precision(precision)
     batch = checked_count("batch", batch)
-    lengths = tuple(checked_count("contexts", context) for context in contexts)
-    if not lengths:
-        raise InvalidValueError("contexts: expected at least one, got none")
-    check_positions(model, max(lengths))
+    lengths = tuple(
+        checked_count("contexts", context) for context in checked_list("contexts", contexts)
+    )
+    model.require_positions(max(lengths))
 
     def kv(context: int) -> float:
         group = Group.trusted(count=batch, new=context, past=0, logits=0, shared_past=0)

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from perfmodel.answers._asked import check_positions, check_subjects, decode_group
+from perfmodel.answers._asked import check_subjects, decode_group
 from perfmodel.base.errors import DoesNotFitError, InvalidValueError, UnboundedError
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import MAX_COUNT, Spec, checked_count
+from perfmodel.base.spec import (
+    MAX_COUNT,
+    Name,
+    NonNegative,
+    Quantity,
+    Spec,
+    checked_count,
+    quantity,
+)
 from perfmodel.base.units import si
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.work.shape import ModelShape, PrecisionLike
@@ -18,11 +26,11 @@ from perfmodel.work.step import Group, Step
 class DeviceMemory(Spec):
     """What one device must hold for a batch of sequences, and what it has."""
 
-    precision: str
-    weights: float  # B
-    kv: float  # B
-    state: float  # B
-    capacity: float | None  # B
+    precision: Name
+    weights: NonNegative = quantity("M_w", "B", "Weights that memory holds")
+    kv: NonNegative = quantity("M_{kv}", "B", "KV cache of all sequences")
+    state: NonNegative = quantity("M_s", "B", "State that does not grow with the context")
+    capacity: Quantity | None = quantity("C", "B", "What there is, visible or marketed")
     capacity_kind: Literal["visible", "marketed"] | None
 
     @property
@@ -158,7 +166,7 @@ def max_batch(
     """
     held = _held(model, gpu, precision)
     context = checked_count("context", context)
-    check_positions(model, context)
+    model.require_positions(context)
     return _at_least_one(largest(lambda batch: held(batch, context).fits), held(1, context))
 
 

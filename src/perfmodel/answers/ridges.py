@@ -8,7 +8,7 @@ from typing import NamedTuple
 from perfmodel.answers._asked import check_subjects
 from perfmodel.answers.memory import largest
 from perfmodel.base._num import Num
-from perfmodel.base.errors import InvalidValueError, NoRidgeError, shown
+from perfmodel.base.errors import InvalidValueError, NoRidgeError, UnboundedError, shown
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import checked_count, checked_positive
 from perfmodel.machine.hardware import GpuSpec
@@ -281,7 +281,7 @@ def step_ridge_batch(
     context = checked_count("context", context)
     one = balance(one_sequence(model, context, formats), gpu, kv=True, activations=False)
     if one.compute <= one.memory:
-        critical = critical_context(model, gpu, precision=formats)
+        critical = max(critical_context(model, gpu, precision=formats), 1.0)
         raise NoRidgeError(
             f"context: {context} tokens are past the critical context of {critical:.0f}: each "
             "sequence adds more KV time than arithmetic, so the step is memory-bound at every batch"
@@ -337,9 +337,16 @@ def critical_context(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLik
         return balance(one_sequence(model, context, formats), gpu, kv=True, activations=False)
 
     always = f"{model.name} on {gpu.name}: every context has a ridge; it is compute-bound past it"
+    if at(1).compute <= at(1).memory:
+        raise NoRidgeError(
+            f"{model.name} on {gpu.name}: not even a context of one token has a ridge; decode is "
+            "memory-bound at every batch"
+        )
     if any(isinstance(x, Attention) and x.window for _, row in model.blocks for x in row):
-        found = largest(lambda context: at(context).compute > at(context).memory)
-        return float(found)
+        try:
+            return float(largest(lambda context: at(context).compute > at(context).memory))
+        except UnboundedError:
+            raise NoRidgeError(always) from None
     one, two = at(1), at(2)
     more_memory, more_compute = two.memory - one.memory, two.compute - one.compute
     if more_memory <= more_compute:

@@ -6,9 +6,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from perfmodel.base.errors import ConfigError, shown
+from perfmodel.base.errors import ConfigError, plain, shown
 
 MAX_FILE_BYTES: Final = 4 * 2**20
+MAX_TOML_BYTES: Final = 64 * 2**10
+MAX_TOML_DOTS: Final = 100  # in one line: dotted keys cost their square in time and memory
 
 
 @cache
@@ -19,9 +21,8 @@ def catalogs() -> Path:
 
 
 def printable(path: str | Path) -> str:
-    """A path as it is, or its repr where a message could not hold it on one line."""
-    text = str(path)
-    return text if text.isprintable() and len(text) <= 400 else shown(text, 200)
+    """A path for a message: as it is, or shortened and escaped to fit one line."""
+    return plain(str(path), 160)
 
 
 def read_text(path: Path) -> str:
@@ -34,7 +35,8 @@ def read_text(path: Path) -> str:
     """
     try:
         if not path.is_file():
-            raise ConfigError(f"{printable(path)}: no such file")
+            what = "not a regular file" if path.exists() else "no such file"
+            raise ConfigError(f"{printable(path)}: {what}")
         with path.open("rb") as file:
             # Bounded by what is read, not by what the file system says the size is.
             raw = file.read(MAX_FILE_BYTES + 1)
@@ -60,8 +62,15 @@ def read_toml(path: Path) -> dict[str, Any]:
     """
     import tomllib
 
+    text = read_text(path)
+    dots = max((line.count(".") for line in text.splitlines()), default=0)
+    if len(text) > MAX_TOML_BYTES or dots > MAX_TOML_DOTS:
+        raise ConfigError(
+            f"{printable(path)}: expected at most {MAX_TOML_BYTES} bytes and {MAX_TOML_DOTS} dots "
+            "in a line, got more"
+        )
     try:
-        return tomllib.loads(read_text(path))
+        return tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise ConfigError(f"{printable(path)}: expected TOML ({reason(error)})") from None
     except ValueError as error:

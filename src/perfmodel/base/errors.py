@@ -64,8 +64,13 @@ def shown(value: object, limit: int = 60) -> str:
         text = repr(value)
     except Exception:  # a hostile or enormous value must not break its own error message
         text = f"<{type(value).__name__}>"
-    text = " ".join(text.split())
+    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
     return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def plain(text: str, limit: int = 60) -> str:
+    """A text as it is, or its repr where it could not stand in one line of a message."""
+    return text if text.isprintable() and len(text) <= limit else shown(text, limit)
 
 
 def did_you_mean(key: object, choices: Iterable[str]) -> str:
@@ -97,10 +102,10 @@ def from_pydantic(error: ValidationError, owner: str, fields: Iterable[str]) -> 
 
 
 def _sentence(detail: ErrorDetails, fields: Iterable[str]) -> str:
-    where = ".".join(str(part) for part in detail["loc"]) or "value"
+    where = ".".join(plain(str(part)) for part in detail["loc"]) or "value"
     if detail["type"] == "missing":
         return f"{where}: required, but missing"
     if detail["type"] == "extra_forbidden":
-        return f"{where}: unknown field; {did_you_mean(where, fields)}"
+        return f"{where}: unknown field; {did_you_mean(detail['loc'][-1], fields)}"
     expected = detail["msg"].removeprefix("Value error, ")
     return f"{where}: {expected[:1].lower()}{expected[1:]}, got {shown(detail['input'])}"

@@ -14,7 +14,7 @@ from pydantic import Field, model_validator
 
 from perfmodel.base._num import Num
 from perfmodel.base.errors import InvalidValueError, UnknownKeyError, did_you_mean, shown
-from perfmodel.base.spec import Count, CountOrZero, Spec
+from perfmodel.base.spec import Count, CountOrZero, Name, Spec
 
 ComputeFormat: TypeAlias = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4"]
 
@@ -22,7 +22,7 @@ ComputeFormat: TypeAlias = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8"
 class Format(Spec):
     """How one number is stored: its bits, and the scale that a block or a row of them shares."""
 
-    name: str
+    name: Name
     bits: Count = Field(description="Bits of one element [bit]")
     scale_bits: CountOrZero = Field(default=0, description="Bits of one scale [bit]")
     block: Count | None = Field(
@@ -94,11 +94,9 @@ def format_named(name: str) -> Format:
     UnknownKeyError
         If there is none; the message names the nearest.
     """
-    try:
-        return FORMATS[name]
-    except (KeyError, TypeError):
-        message = f"format: no format {shown(name)}; {did_you_mean(name, FORMATS)}"
-        raise UnknownKeyError(message) from None
+    if not isinstance(name, str) or name not in FORMATS:
+        raise UnknownKeyError(f"format: no format {shown(name)}; {did_you_mean(name, FORMATS)}")
+    return FORMATS[name]
 
 
 class MatrixFormats(Spec):
@@ -135,7 +133,7 @@ PRESETS: Final = tuple(_PRESETS)
 class Precision(Spec):
     """Which format each part of a model is stored, moved and computed in."""
 
-    name: str
+    name: Name
     linear: MatrixFormats = Field(description="The matrices of the blocks")
     head: MatrixFormats = Field(
         description="The output head; embedding, norms and biases share its weight format"
@@ -185,15 +183,15 @@ class Precision(Spec):
             message = f"precision: no preset {shown(name)}; {did_you_mean(name, choices)}"
             raise UnknownKeyError(message)
         linear, head, kv_default, attention = _PRESETS[key]
-        stored = format_named(kv or kv_default)
+        stored = format_named(kv_default if kv is None else kv)
         if stored.per_row:
             raise InvalidValueError(
                 f"precision: {stored.name} has a scale a matrix row, and a KV cache has no rows; "
                 f"expected one of: {', '.join(f.name for f in FORMATS.values() if not f.per_row)}"
             )
-        if kv is not None and kv != kv_default:
-            shorthand = next((k for k, v in _KV_ALIASES.items() if v == kv), kv)
-            key = f"{key}+kv{shorthand}"
+        if stored.name != kv_default:
+            short = {fmt: digits for digits, fmt in _KV_ALIASES.items()}
+            key = f"{key}+kv{short.get(stored.name, stored.name)}"
         return cls(
             name=key,
             linear=_matrix_formats(*linear),
@@ -226,7 +224,7 @@ class Precision(Spec):
         >>> Precision.uniform("fp8").kv.bits
         8
         """
-        if name not in _UNIFORM:
+        if not isinstance(name, str) or name not in _UNIFORM:
             message = f"precision: no uniform format {shown(name)}; {did_you_mean(name, _UNIFORM)}"
             raise UnknownKeyError(message)
         same = _matrix_formats(name, name, name, name)

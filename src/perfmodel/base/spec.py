@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from operator import index
+from decimal import Decimal
+from itertools import islice
+from numbers import Real
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
@@ -14,6 +17,8 @@ from perfmodel.base.errors import InvalidValueError, PerfModelError, from_pydant
 MAX_COUNT: Final = 10**15
 MIN_QUANTITY: Final = 1e-9
 MAX_QUANTITY: Final = 1e30
+MAX_LIST: Final = 10_000
+MAX_TEXT: Final = 200
 
 
 # What a Pydantic record consists of. Its slots set directly: no lookup, and frozen does not ask.
@@ -46,6 +51,13 @@ class Spec(BaseModel):
             super().__init__(**data)
         except ValidationError as error:
             raise self._explained(error) from None
+        except TypeError as error:
+            if "keywords must be strings" not in str(error):
+                raise
+            message = (
+                f"{type(self).__name__}: expected fields with names, got a key that is no text"
+            )
+            raise InvalidValueError(message) from None
 
     def __setattr__(self, name: str, value: Any) -> None:
         raise InvalidValueError(
@@ -85,8 +97,11 @@ class Spec(BaseModel):
         Spec
             A new record; nothing computed from the old one clings to it.
         """
+        update = {} if update is None else update
+        if not isinstance(update, Mapping):
+            raise InvalidValueError(f"update: expected a dict of fields, got {shown(update)}")
         fields = {name: getattr(self, name) for name in type(self).model_fields}
-        return type(self)(**fields | dict(update or {}))
+        return type(self)(**fields | dict(update))
 
     @classmethod
     def model_validate(cls, obj: Any, **kwargs: Any) -> Self:
@@ -101,6 +116,14 @@ class Spec(BaseModel):
         """Validate JSON as Pydantic does, with perfmodel's errors."""
         try:
             return super().model_validate_json(json_data, **kwargs)
+        except ValidationError as error:
+            raise cls._explained(error) from None
+
+    @classmethod
+    def model_validate_strings(cls, obj: Any, **kwargs: Any) -> Self:
+        """Validate as Pydantic does, with perfmodel's errors."""
+        try:
+            return super().model_validate_strings(obj, **kwargs)
         except ValidationError as error:
             raise cls._explained(error) from None
 
@@ -123,32 +146,34 @@ def whole(value: Any, minimum: int = 1) -> int:
 
 def _integral(value: Any, minimum: int) -> int:
     expected = f"expected a whole number of at least {minimum}"
-    if isinstance(value, (bool, str, bytes)):
+    # numbers.Real knows NumPy's numbers; a truth value is no number, whatever Python says.
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
         raise ValueError(expected)
     try:
-        return index(value)
-    except TypeError:
-        pass
-    try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
+        number = int(value)  # type: ignore[arg-type]
+        if number == value:
+            return number
+    except Exception:  # NaN, infinity, or an object that only pretends to be a number
         raise ValueError(expected) from None
-    if not number.is_integer():  # false for NaN and infinity as well
-        raise ValueError(expected)
-    return int(number)
+    raise ValueError(expected)
 
 
 def positive(value: Any) -> float:
     """A float inside the range that physics needs: not zero, negative, NaN or infinite."""
-    if isinstance(value, (bool, str, bytes)):
+    if type(value) is not float:
+        value = _real(value)
+    if not MIN_QUANTITY <= value <= MAX_QUANTITY:
+        raise ValueError("expected a positive, finite number (1e-9 to 1e30)")
+    return value  # type: ignore[no-any-return]
+
+
+def _real(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
         raise ValueError("expected a positive, finite number")
     try:
-        number = float(value)
-    except (TypeError, ValueError, OverflowError):
+        return float(value)
+    except Exception:  # too large for a float, or an object that only pretends to be a number
         raise ValueError("expected a positive, finite number") from None
-    if not MIN_QUANTITY <= number <= MAX_QUANTITY:
-        raise ValueError("expected a positive, finite number (1e-9 to 1e30)")
-    return number
 
 
 def non_negative(value: Any) -> float:
@@ -161,6 +186,16 @@ def share(value: Any) -> float:
     number = positive(value)
     if number > 1:
         raise ValueError("expected a factor above 0 and at most 1")
+    return number
+
+
+def exponent(value: Any) -> float:
+    """At least 1, or infinite, which JSON writes as "Infinity"."""
+    if isinstance(value, float | str) and value in (math.inf, "Infinity"):
+        return math.inf
+    number = positive(value)
+    if number < 1:
+        raise ValueError("expected a number of at least 1, or infinity")
     return number
 
 
@@ -200,8 +235,49 @@ def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     InvalidValueError
         If the value is not one of ``choices``.
     """
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise InvalidValueError(f"{name}: expected one of {', '.join(choices)}, got {shown(value)}")
+
+
+def checked_flag(name: str, value: Any) -> None:
+    """Refuse a flag that is neither True nor False: the text "no" would count as yes.
+
+    Raises
+    ------
+    InvalidValueError
+        If the value is anything else.
+    """
+    if value is not True and value is not False:
+        raise InvalidValueError(f"{name}: expected True or False, got {shown(value)}")
+
+
+def checked_list(name: str, value: Any, one: type | None = None) -> list[Any]:
+    """Several things as a list, or one of them alone; neither none nor too many.
+
+    Raises
+    ------
+    InvalidValueError
+        If the value is a text, a dict, not iterable, empty, or longer than 10,000.
+    """
+    if one is not None and isinstance(value, one):
+        return [value]
+    if isinstance(value, str | bytes | bytearray | Mapping | type):
+        raise InvalidValueError(f"{name}: expected a list, got {shown(value)}")
+    try:
+        found = list(islice(value, MAX_LIST + 1))
+    except TypeError:
+        raise InvalidValueError(f"{name}: expected a list, got {shown(value)}") from None
+    if not 1 <= len(found) <= MAX_LIST:
+        got = "none" if not found else "more"
+        raise InvalidValueError(f"{name}: expected from 1 to {MAX_LIST} items, got {got}")
+    return found
+
+
+def text(value: Any) -> str:
+    """A name that can stand in one line of a message, and in any file."""
+    if not isinstance(value, str) or not value.isprintable() or len(value) > MAX_TEXT:
+        raise ValueError(f"expected printable text of at most {MAX_TEXT} characters")
+    return value
 
 
 Count: TypeAlias = Annotated[int, BeforeValidator(whole)]
@@ -210,9 +286,13 @@ Quantity: TypeAlias = Annotated[float, BeforeValidator(positive)]
 QuantityOrZero: TypeAlias = Annotated[float, BeforeValidator(non_negative)]
 Share: TypeAlias = Annotated[float, BeforeValidator(share)]
 
+Exponent: TypeAlias = Annotated[float, BeforeValidator(exponent)]
+Flag: TypeAlias = Annotated[bool, Field(strict=True)]
+Name: TypeAlias = Annotated[str, BeforeValidator(text)]
+
 # What perfmodel itself computes from validated numbers: checked natively, because it is hot.
-Amount: TypeAlias = Annotated[int, Field(ge=0, strict=True)]
-Bytes: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
+Amount: TypeAlias = Annotated[int, Field(ge=0, le=10**150, strict=True)]
+NonNegative: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 
 
 def quantity(symbol: str, unit: str, meaning: str, **kwargs: Any) -> Any:
@@ -242,22 +322,22 @@ OriginKind: TypeAlias = Literal[
 class Source(Spec):
     """Something that states a value: a datasheet, a page, a repository, a device."""
 
-    key: str
-    title: str
-    publisher: str = ""
-    url: str = ""
-    date: str = ""
+    key: Name
+    title: Name
+    publisher: Name = ""
+    url: Name = ""
+    date: Name = ""
 
 
 class Origin(Spec):
     """Where one field's value comes from."""
 
-    field: str
+    field: Name
     kind: OriginKind
     source: Source | None = None
-    place: str = ""
-    date: str = ""
-    note: str = ""
+    place: Name = ""
+    date: Name = ""
+    note: Annotated[str, Field(strict=True, max_length=2000)] = ""
 
     def __str__(self) -> str:
         where = [self.source.title if self.source else "", self.place, self.date, self.note]

@@ -56,11 +56,13 @@ def si(value: float, unit: str, digits: int = 3) -> str:
     >>> si(999.9996, "B")
     '1.00 kB'
     """
-    # Round first, so that 999.9996 becomes 1.00 k and not 1e+03.
-    value = float(f"{value:.{digits - 1}e}")
     if value == 0:
         return f"0 {unit}"
-    scale, prefix = next((p for p in _PREFIXES if abs(value) >= p[0]), _PREFIXES[-1])
+    # Round first, so that 999.9996 becomes 1.00 k and not 1e+03.
+    value = float(f"{value:.{max(digits - 1, 0)}e}")
+    if not _PREFIXES[-1][0] <= abs(value) < 1e3 * _PREFIXES[0][0]:
+        return f"{value:.{max(digits - 1, 0)}e} {unit}"
+    scale, prefix = next(p for p in _PREFIXES if abs(value) >= p[0])
     scaled = value / scale
     whole_digits = len(str(int(abs(scaled))))
     return f"{scaled:.{max(digits - whole_digits, 0)}f} {prefix}{unit}"

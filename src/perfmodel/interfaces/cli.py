@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
@@ -24,6 +25,7 @@ from perfmodel.base.errors import (
     UnknownKeyError,
     UnsupportedFormatError,
     did_you_mean,
+    plain,
     shown,
 )
 from perfmodel.base.precision import Precision
@@ -49,7 +51,7 @@ app = typer.Typer(
 _UsageError: Any = typer.BadParameter.__base__
 
 USUAL_CONTEXT: Final = 2048  # tokens
-WIDE: Final = 160  # columns of a table that goes to a file or a pipe
+MAX_LINE: Final = 390  # characters of an error
 
 Model = Annotated[str, typer.Argument(help="A catalog key, a config.json, or a folder with one.")]
 Gpu = Annotated[str, typer.Option("--gpu", help="A catalog key or a TOML file.")]
@@ -78,8 +80,13 @@ def run(arguments: Sequence[str] | None = None) -> int:
     int
         Exit code: 0, or 2 for bad input, which is one line on stderr.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # names and µ, on an ASCII terminal
     try:
         app(args=None if arguments is None else list(arguments), standalone_mode=False)
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except _UsageError as error:
         return _refuse(error.format_message())
     except PerfModelError as error:
@@ -89,12 +96,19 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # The reader of the pipe has seen enough; nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        return _refuse(f"cannot write: {error.strerror}")
     return 0
 
 
 def _refuse(message: str) -> int:
-    print("perfmodel: " + " ".join(message.split()), file=sys.stderr)
+    print("perfmodel: " + shorten(plain(message, 10_000), MAX_LINE), file=sys.stderr)
     return 2
+
+
+def shorten(line: str, limit: int) -> str:
+    """A line cut to a length."""
+    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 @app.callback()
@@ -231,14 +245,13 @@ def _print_tables(
 
 
 def _print_table(title: str, first: str, rows: list[Row], precisions: int) -> None:
-    table = Table(title=title, title_justify="left", title_style="", box=None, pad_edge=False)
+    table = _table(title=title, title_justify="left", title_style="")
     for heading in (first, "precision", "step ms", "weights ms", "KV ms", "math ms"):
-        left = heading == "precision"
-        table.add_column(heading, justify="left" if left else "right", no_wrap=True)
-    table.add_column("tokens/s", justify="right", no_wrap=True)
-    table.add_column("per user", justify="right", no_wrap=True)
-    table.add_column("limit", no_wrap=True)
-    table.add_column("", overflow="fold")
+        table.add_column(heading, justify="left" if heading == "precision" else "right")
+    for heading in ("tokens/s", "per user"):
+        table.add_column(heading, justify="right")
+    for heading in ("limit", ""):
+        table.add_column(heading)
     for number, row in enumerate(rows, start=1):
         times = (row.step_time, row.weight_read, row.kv_read, row.math)
         rates = (row.tokens_per_second, row.tokens_per_second_per_user)
@@ -267,9 +280,11 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
     """Compare decode steps of models, chips and precisions side by side."""
-    context = USUAL_CONTEXT if context is None else context
+    shapes = [_model(name) for name in models]
+    limits = [shape.position_limit or USUAL_CONTEXT for shape in shapes]
+    context = min(USUAL_CONTEXT, *limits) if context is None else context
     found = compare_steps(
-        [_model(name) for name in models],
+        shapes,
         [_gpu(name) for name in gpu],
         batch=batch,
         context=context,
@@ -280,13 +295,11 @@ def compare(
             {"batch": batch, "context": context, "rows": [_compared(r) for r in found.rows]}
         )
         return
-    table = Table(box=None, pad_edge=False)
-    for heading in ("model", "chip", "precision"):
-        table.add_column(heading, no_wrap=True)
+    table = _table("model", "chip", "precision")
     for heading in ("step ms", "tokens/s", "per user"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("limit", no_wrap=True)
-    table.add_column("")
+        table.add_column(heading, justify="right")
+    for heading in ("limit", ""):
+        table.add_column(heading)
     for row in found.rows:
         names = (row.model, row.gpu, row.precision)
         step = row.estimate
@@ -312,9 +325,7 @@ def _compared(row: Any) -> dict[str, Any]:
 @app.command()
 def gpus() -> None:
     """List the chips of the catalog."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("key", "name", "bandwidth", "bf16 dense", "ridge FLOP/B", "memory"):
-        table.add_column(heading, no_wrap=True)
+    table = _table("key", "name", "bandwidth", "bf16 dense", "ridge FLOP/B", "memory")
     for key in catalog.gpus():
         chip = catalog.gpu(key)
         peak = chip.peak_flops.bf16
@@ -332,9 +343,7 @@ def gpus() -> None:
 @app.command()
 def models() -> None:
     """List the models of the catalog."""
-    table = Table(box=None, pad_edge=False)
-    for heading in ("key", "name", "parameters", "KV a token, bf16"):
-        table.add_column(heading, no_wrap=True)
+    table = _table("key", "name", "parameters", "KV a token, bf16")
     for key in catalog.models():
         shape = catalog.model(key)
         kv = f"{shape.kv_bytes_per_token('bf16'):,.0f} B"
@@ -403,26 +412,33 @@ def _sizes(spec: Spec) -> str:
 
 
 def _model(name: str) -> ModelShape:
-    path = Path(name)
-    if path.exists() or path.suffix == ".json" or os.sep in name:
-        return read_hf(path)
+    """A key of the catalog before a file of the same name: ``./gpt2`` means the file."""
+    if name not in catalog.models() and _is_path(name, ".json"):
+        return read_hf(name)
     return catalog.model(name)
 
 
 def _gpu(name: str) -> GpuSpec:
-    path = Path(name)
-    if path.exists() or path.suffix == ".toml" or os.sep in name:
-        return catalog.read_gpu(path)
+    if name not in catalog.gpus() and _is_path(name, ".toml"):
+        return catalog.read_gpu(name)
     return catalog.gpu(name)
 
 
 def _anything(key: str) -> GpuSpec | ModelShape:
-    if key in catalog.gpus() or Path(key).suffix == ".toml":
+    if key in catalog.gpus() or key.endswith(".toml"):
         return _gpu(key)
-    if key in catalog.models() or Path(key).exists():
+    if key in catalog.models() or _is_path(key, ".json"):
         return _model(key)
     known = [*catalog.gpus(), *catalog.models()]
     raise UnknownKeyError(f"no chip or model {shown(key)}; {did_you_mean(key, known)}")
+
+
+def _is_path(name: str, suffix: str) -> bool:
+    try:
+        there = Path(name).exists()
+    except (OSError, ValueError):  # too long for a path, or a NUL in it
+        there = False
+    return there or name.endswith(suffix) or os.sep in name
 
 
 def _parts(name: str, text: str) -> list[str]:
@@ -433,10 +449,9 @@ def _parts(name: str, text: str) -> list[str]:
 
 
 def _whole(name: str, text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise InvalidValueError(f"--{name}: expected whole numbers, got {shown(text)}") from None
+    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
+        raise InvalidValueError(f"--{name}: expected whole numbers, got {shown(text)}")
+    return int(text)
 
 
 def _subject(shape: ModelShape, chip: GpuSpec) -> dict[str, Any]:
@@ -446,8 +461,17 @@ def _subject(shape: ModelShape, chip: GpuSpec) -> dict[str, Any]:
 # -- printing ---------------------------------------------------------------------------------
 
 
+def _table(*headings: str, **options: Any) -> Table:
+    """A table whose cells are taken literally: a name is no markup."""
+    table = Table(box=None, pad_edge=False, **options)
+    for heading in headings:
+        table.add_column(heading, no_wrap=True)
+    return table
+
+
 def _print_rich(table: Table) -> None:
-    console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
+    """Print a table at its full width: a terminal wraps it, but nothing is cut."""
+    console = Console(width=10_000, highlight=False, markup=False, emoji=False)
     with console.capture() as captured:
         console.print(table)
     print("\n".join(line.rstrip() for line in captured.get().splitlines()))

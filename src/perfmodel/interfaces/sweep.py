@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from perfmodel.answers._asked import check_positions, check_subjects
+from perfmodel.answers._asked import check_subjects
 from perfmodel.answers.estimate import Phase, estimate_unchecked
 from perfmodel.base._num import as_array
 from perfmodel.base.errors import InvalidValueError, shown
-from perfmodel.base.spec import MAX_COUNT
+from perfmodel.base.spec import MAX_COUNT, checked_flag
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.work.shape import ModelShape, PrecisionLike
@@ -21,15 +23,16 @@ from perfmodel.work.step import Group
 if TYPE_CHECKING:
     import pandas as pd
 
+MAX_POINTS: Final = 100_000_000
 _BLOCK: Final = 2**14  # configurations that are computed at once
 _COLUMNS: Final = ("time", "floor", "bound", "tokens_per_second", "flops", "bytes")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Sweep:
     """One array a quantity, one element a configuration; the order is that of the table."""
 
-    columns: dict[str, Any]
+    columns: Mapping[str, Any]
     precision: str
 
     def __getattr__(self, name: str) -> Any:
@@ -39,7 +42,7 @@ class Sweep:
             raise AttributeError(f"a sweep has no column {name!r}") from None
 
     def __len__(self) -> int:
-        return len(self.columns["time"])
+        return len(next(iter(self.columns.values())))
 
     def to_frame(self) -> pd.DataFrame:
         """One row a configuration.
@@ -52,7 +55,7 @@ class Sweep:
         import pandas as pd
 
         counts = {key: "int64" for key in ("batch", "context", "prompt") if key in self.columns}
-        return pd.DataFrame(self.columns).astype(counts)
+        return pd.DataFrame(dict(self.columns)).astype(counts)
 
 
 def sweep(
@@ -113,6 +116,7 @@ def sweep(
     (8, True)
     """
     check_subjects(model, gpu)
+    checked_flag("grid", grid)
     if context is not None and prompt is not None:
         raise InvalidValueError("context: expected either it or prompt, got both")
     if context is not None:
@@ -126,10 +130,15 @@ def sweep(
         raise InvalidValueError(
             f"{name}: expected as many as batch has ({len(count)}), got {len(length)}"
         )
-    check_positions(model, length)
+    model.require_positions(length)
     # One row a batch; pairs are rows of one configuration.
     count, length = count[:, None], length[None, :] if grid else length[:, None]
     shape = np.broadcast_shapes(count.shape, length.shape)
+    if shape[0] * shape[1] > MAX_POINTS:
+        raise InvalidValueError(
+            f"batch, {name}: expected at most {MAX_POINTS:,} configurations, "
+            f"got {shape[0]:,} x {shape[1]:,}"
+        )
     phase: Phase = "decode" if prompt is None else "prefill"
     columns: dict[str, Any] = {}
     for rows, row in _blocks(shape):
@@ -148,7 +157,9 @@ def sweep(
                 columns[key] = np.empty(shape, dtype=np.asarray(value).dtype)
             columns[key][rows, row] = value
     columns = {key: value.ravel() for key, value in columns.items()}
-    return Sweep(columns=columns, precision=found.precision.name)
+    for column in columns.values():
+        column.setflags(write=False)
+    return Sweep(columns=MappingProxyType(columns), precision=found.precision.name)
 
 
 def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, slice]]:
@@ -164,9 +175,13 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, slice]]:
 def _counts(name: str, values: Any) -> Any:
     """Positive whole numbers as float64, so that no product of them wraps around."""
     try:
-        if isinstance(values, (str, bytes, dict, set)):
+        if isinstance(values, str | bytes | bytearray | dict | set):
             raise TypeError
-        numbers = np.asarray(values if isinstance(values, np.ndarray) else list(values))
+        if not isinstance(values, np.ndarray):
+            values = list(islice(values, MAX_POINTS + 1))
+            if any(isinstance(value, bool) for value in values):
+                raise TypeError
+        numbers = np.asarray(values)
         if numbers.dtype.kind not in "iuf":
             raise TypeError
         array = as_array(numbers)

@@ -16,7 +16,13 @@ import sympy
 from perfmodel.answers.estimate import Estimate, estimate_unchecked
 from perfmodel.answers.ridges import Balance, balance, one_sequence, one_token
 from perfmodel.base._num import as_array
-from perfmodel.base.errors import InvalidValueError, NoRidgeError, UnknownKeyError, did_you_mean
+from perfmodel.base.errors import (
+    InvalidValueError,
+    NoRidgeError,
+    UnknownKeyError,
+    did_you_mean,
+    shown,
+)
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Spec, checked_positive
 from perfmodel.machine.hardware import GpuSpec, PeakFlops
@@ -24,7 +30,7 @@ from perfmodel.roofline import ridge
 from perfmodel.work.layers import Attention, FeedForward
 from perfmodel.work.layers.embedding import Embedding, Head
 from perfmodel.work.operation import Matrix
-from perfmodel.work.shape import ModelShape
+from perfmodel.work.shape import ModelShape, PrecisionLike
 from perfmodel.work.step import Group
 
 S = TypeVar("S", bound=Spec)
@@ -45,6 +51,7 @@ capacity: Final = _symbol("C")  # B
 target: Final = _symbol("t")  # s
 
 
+_WINDOWS: Final = "expected one without sliding windows: its KV is not linear in"
 _BELOW: Final = (
     "each further unit adds more traffic time than arithmetic: memory-bound at any batch"
 )
@@ -78,22 +85,20 @@ class ClosedForm:
             Takes floats or arrays, broadcasts, returns what the float path would; NaN where
             there is no solution.
         """
+        import numpy as np
+
         arguments = sorted(self.expression.free_symbols, key=str)
-        found: Callable[..., Any] = sympy.lambdify(arguments, self.expression, "numpy")
-        if not self.absent:
-            return found
+        formula: Callable[..., Any] = sympy.lambdify(arguments, self.expression, "numpy")
 
-        def where_present(*values: Any, **named: Any) -> Any:
-            import numpy as np
+        def on_floats(*values: Any, **named: Any) -> Any:
+            floats = [_float_array(value) for value in values]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                found = formula(*floats, **{key: _float_array(named[key]) for key in named})
+            if self.absent:
+                found = np.where((found > 0) & np.isfinite(found), found, np.nan)
+            return found[()] if isinstance(found, np.ndarray) else found
 
-            with np.errstate(divide="ignore"):
-                number = found(
-                    *(as_array(value) for value in values),
-                    **{name: as_array(value) for name, value in named.items()},
-                )
-            return np.where((number > 0) & np.isfinite(number), number, np.nan)[()]
-
-        return where_present
+        return on_floats
 
     def __call__(self, **values: float) -> float:
         """The value at numbers for all free symbols, given by name.
@@ -122,7 +127,16 @@ class ClosedForm:
 
 def _number(name: str, value: Any) -> int | float:
     """A plain number: a NumPy scalar of few digits would make the algebra as coarse as itself."""
-    return value if type(value) is int and value > 0 else checked_positive(name, value)
+    number = checked_positive(name, value)
+    return value if type(value) is int else number
+
+
+def _float_array(value: Any) -> Any:
+    """Floats: in integer arrays, products of sizes would wrap around."""
+    try:
+        return as_array(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidValueError(f"symbols: expected numbers, got {shown(value)}") from None
 
 
 # -- numbers and specs as symbols -------------------------------------------------------------
@@ -152,6 +166,11 @@ def twin(kind: type[S], **given: Any) -> S:
     Spec
         Unchecked: symbols have no range.
 
+    Raises
+    ------
+    InvalidValueError
+        If a required field has no symbol and is not given.
+
     Examples
     --------
     >>> twin(FeedForward).width
@@ -162,8 +181,10 @@ def twin(kind: type[S], **given: Any) -> S:
         extra = field.json_schema_extra
         if field.is_required() and isinstance(extra, dict):
             fields[name] = _symbol(str(extra["symbol"]))
-        else:
+        elif not field.is_required():
             fields[name] = field.get_default(call_default_factory=True)
+        elif name not in given:
+            raise InvalidValueError(f"{kind.__name__}.{name}: required, for it has no symbol")
     return kind.trusted(**fields | given)
 
 
@@ -241,29 +262,33 @@ def any_model() -> ModelShape:
 
 
 def _subjects(model: ModelShape | None, gpu: GpuSpec | None) -> tuple[ModelShape, GpuSpec]:
+    if not isinstance(model, ModelShape | None):
+        raise InvalidValueError(f"model: expected a ModelShape, got {shown(model)}")
+    if not isinstance(gpu, GpuSpec | None):
+        raise InvalidValueError(f"gpu: expected a GpuSpec, got {shown(gpu)}")
     return (
         any_model() if model is None else exact(model),
         any_gpu() if gpu is None else exact(gpu),
     )
 
 
-def _formats(precision: Precision | str) -> Precision:
-    return precision if isinstance(precision, Precision) else Precision.parse(precision)
+def _formats(precision: PrecisionLike, model: ModelShape | None = None) -> Precision:
+    """As for the floats: as given, else the checkpoint's own, else bf16."""
+    shape, _ = _subjects(model, None)
+    return shape.resolve_precision(precision)
 
 
 # -- one matrix -------------------------------------------------------------------------------
 
 
-def gemm_ridge_batch(
-    *, gpu: GpuSpec | None = None, precision: Precision | str = "bf16"
-) -> ClosedForm:
+def gemm_ridge_batch(*, gpu: GpuSpec | None = None, precision: PrecisionLike = None) -> ClosedForm:
     """Tokens at which a ``k x n`` matrix turns compute-bound, inputs and outputs counted.
 
     Parameters
     ----------
     gpu : GpuSpec or None
         A chip of numbers; None: symbols F and beta.
-    precision : Precision or str
+    precision : Precision or str or None
         The formats of the blocks' matrices.
 
     Returns
@@ -280,7 +305,7 @@ def gemm_ridge_batch(
 
 
 def wide_gemm_ridge_batch(
-    *, gpu: GpuSpec | None = None, precision: Precision | str = "bf16"
+    *, gpu: GpuSpec | None = None, precision: PrecisionLike = None
 ) -> ClosedForm:
     """The limit of ``gemm_ridge_batch`` for a matrix that is wide on both sides.
 
@@ -288,7 +313,7 @@ def wide_gemm_ridge_batch(
     ----------
     gpu : GpuSpec or None
         A chip of numbers; None: symbols F and beta.
-    precision : Precision or str
+    precision : Precision or str or None
         The formats of the blocks' matrices.
 
     Returns
@@ -308,7 +333,7 @@ def wide_gemm_ridge_batch(
     return ClosedForm("ridge batch of a wide matrix", "1", limit)
 
 
-def _gemm_ridge(gpu: GpuSpec | None, precision: Precision | str) -> sympy.Expr:
+def _gemm_ridge(gpu: GpuSpec | None, precision: PrecisionLike) -> sympy.Expr:
     matrix = Matrix("gemm", inner, outer)
     _, chip = _subjects(None, gpu)
     one = balance(one_token(matrix, _formats(precision)), chip, kv=False, activations=True)
@@ -319,7 +344,7 @@ def _gemm_ridge(gpu: GpuSpec | None, precision: Precision | str) -> sympy.Expr:
 
 
 def attention_intensity(
-    *, model: ModelShape | None = None, precision: Precision | str = "bf16"
+    *, model: ModelShape | None = None, precision: PrecisionLike = None
 ) -> ClosedForm:
     """Arithmetic intensity of attention in a decode step.
 
@@ -330,7 +355,7 @@ def attention_intensity(
     ----------
     model : ModelShape or None
         A model of numbers; None: symbols.
-    precision : Precision or str
+    precision : Precision or str or None
         Its KV and activation formats count.
 
     Returns
@@ -338,18 +363,26 @@ def attention_intensity(
     ClosedForm
         Intensity [FLOP/B], in S and the model's widths.
 
+    Raises
+    ------
+    InvalidValueError
+        If the model has no attention, or is too coarse to know it.
+
     Examples
     --------
     >>> attention_intensity().symbols
     ('S', 'g', 'h')
     """
-    shape, _ = _subjects(model, None)
-    found = sympy.factor(_attention(shape, precision).intensity)
+    attention = [op for op in _step(model, None, precision).operations if op.kind == "attention"]
+    flops = sum(op.calls * op.flops for op in attention)
+    if flops == 0:
+        raise InvalidValueError("model: expected one whose attention is known, got none")
+    found = sympy.factor(flops / sum(op.calls * op.nbytes for op in attention))
     return ClosedForm("arithmetic intensity of attention in a decode step", "FLOP/B", found)
 
 
 def limit_of_attention_intensity(
-    *, model: ModelShape | None = None, precision: Precision | str = "bf16"
+    *, model: ModelShape | None = None, precision: PrecisionLike = None
 ) -> ClosedForm:
     """What the intensity of attention tends to as the context grows.
 
@@ -357,7 +390,7 @@ def limit_of_attention_intensity(
     ----------
     model : ModelShape or None
         A model of numbers; None: symbols.
-    precision : Precision or str
+    precision : Precision or str or None
         Its KV format counts.
 
     Returns
@@ -365,13 +398,21 @@ def limit_of_attention_intensity(
     ClosedForm
         Intensity [FLOP/B]: in bf16, query heads over KV heads.
 
+    Raises
+    ------
+    InvalidValueError
+        If the model has no attention, is too coarse to know it, or has sliding windows.
+
     Examples
     --------
     >>> limit_of_attention_intensity().expression
     h/g
     """
     found = attention_intensity(model=model, precision=precision).expression
-    limit = sympy.simplify(sympy.limit(found, context, sympy.oo))
+    try:
+        limit = sympy.simplify(sympy.limit(found, context, sympy.oo))
+    except NotImplementedError:
+        raise InvalidValueError(f"model: {_WINDOWS} S") from None
     return ClosedForm("arithmetic intensity of attention, long contexts", "FLOP/B", limit)
 
 
@@ -379,7 +420,7 @@ def attention_ridge_batch(
     *,
     model: ModelShape | None = None,
     gpu: GpuSpec | None = None,
-    precision: Precision | str = "bf16",
+    precision: PrecisionLike = None,
 ) -> ClosedForm:
     """Ask for the batch that makes attention compute-bound: there is none, and why.
 
@@ -389,7 +430,7 @@ def attention_ridge_batch(
         A model of numbers; None: symbols.
     gpu : GpuSpec or None
         A chip of numbers; None: symbols.
-    precision : Precision or str
+    precision : Precision or str or None
         Its KV, activation and attention formats count.
 
     Returns
@@ -411,10 +452,9 @@ def attention_ridge_batch(
 so its intensity (h/g FLOP/B for long contexts) stays on one side of the ridge (F/beta FLOP/B) at \
 every batch: memory-bound wherever it is the smaller
     """
-    shape, chip = _subjects(model, gpu)
-    formats = _formats(precision)
-    op = _attention(shape, formats)
-    at_ridge = ridge(peak=chip.peak(op.compute), bandwidth=chip.memory_bandwidth)
+    _, chip = _subjects(model, gpu)
+    formats = _formats(precision, model)
+    at_ridge = ridge(peak=chip.peak(formats.attention), bandwidth=chip.memory_bandwidth)
     reached = limit_of_attention_intensity(model=model, precision=formats).expression
     # The intensity grows with the context towards its limit.
     below = sympy.simplify(reached - at_ridge).is_negative
@@ -432,15 +472,6 @@ every batch: memory-bound wherever it is the smaller
     )
 
 
-def _attention(shape: ModelShape, precision: Precision | str) -> Any:
-    group = Group.trusted(count=batch, new=1, past=context - 1, logits=1, shared_past=0)
-    found = _decode(shape, any_gpu(), _formats(precision), group).operations
-    attention = [op for op in found if op.kind == "attention"]
-    if not attention or attention[0].flops == 0:
-        raise InvalidValueError(f"model: expected one with attention, got {shape.name}")
-    return attention[0]
-
-
 def _short(expression: sympy.Expr) -> str:
     return f"{float(expression):.3g}" if expression.is_number else str(expression)
 
@@ -452,7 +483,7 @@ def step_time(
     *,
     model: ModelShape | None = None,
     gpu: GpuSpec | None = None,
-    precision: Precision | str = "bf16",
+    precision: PrecisionLike = None,
 ) -> ClosedForm:
     """Time of a decode step: the sum over operations of the larger roof.
 
@@ -462,7 +493,7 @@ def step_time(
         A model of numbers; None: symbols.
     gpu : GpuSpec or None
         A chip of numbers; None: symbols.
-    precision : Precision or str
+    precision : Precision or str or None
         What is stored, moved and computed in.
 
     Returns
@@ -481,7 +512,7 @@ def step_time(
 
 
 def step_intensity(
-    *, model: ModelShape | None = None, precision: Precision | str = "bf16"
+    *, model: ModelShape | None = None, precision: PrecisionLike = None
 ) -> ClosedForm:
     """Arithmetic intensity of a whole decode step.
 
@@ -489,7 +520,7 @@ def step_intensity(
     ----------
     model : ModelShape or None
         A model of numbers; None: symbols.
-    precision : Precision or str
+    precision : Precision or str or None
         What is stored and moved in.
 
     Returns
@@ -510,7 +541,7 @@ def step_ridge_batch(
     *,
     model: ModelShape | None = None,
     gpu: GpuSpec | None = None,
-    precision: Precision | str = "bf16",
+    precision: PrecisionLike = None,
 ) -> ClosedForm:
     """Sequences at which a decode step's arithmetic takes as long as its weights and KV.
 
@@ -520,7 +551,7 @@ def step_ridge_batch(
         A model of numbers; None: symbols.
     gpu : GpuSpec or None
         A chip of numbers; None: symbols.
-    precision : Precision or str
+    precision : Precision or str or None
         What is stored and computed in.
 
     Returns
@@ -542,7 +573,7 @@ def critical_context(
     *,
     model: ModelShape | None = None,
     gpu: GpuSpec | None = None,
-    precision: Precision | str = "bf16",
+    precision: PrecisionLike = None,
 ) -> ClosedForm:
     """The context past which no batch makes a decode step compute-bound.
 
@@ -552,7 +583,7 @@ def critical_context(
         A model of numbers, without windows; None: symbols.
     gpu : GpuSpec or None
         A chip of numbers; None: symbols.
-    precision : Precision or str
+    precision : Precision or str or None
         What is stored and computed in.
 
     Returns
@@ -577,7 +608,7 @@ def critical_context(
 
 
 def kv_overtakes_weights(
-    *, model: ModelShape | None = None, precision: Precision | str = "bf16"
+    *, model: ModelShape | None = None, precision: PrecisionLike = None
 ) -> ClosedForm:
     """Sequences whose KV cache is as large as all the weights.
 
@@ -585,7 +616,7 @@ def kv_overtakes_weights(
     ----------
     model : ModelShape or None
         A model of numbers, with a cache; None: symbols.
-    precision : Precision or str
+    precision : Precision or str or None
         What weights and KV are stored in.
 
     Returns
@@ -614,7 +645,7 @@ def max_batch_for_time(
     *,
     model: ModelShape | None = None,
     gpu: GpuSpec | None = None,
-    precision: Precision | str = "bf16",
+    precision: PrecisionLike = None,
 ) -> ClosedForm:
     """The largest batch whose decode step takes at most t, arithmetic and traffic overlapped.
 
@@ -624,7 +655,7 @@ def max_batch_for_time(
         A model of numbers; None: symbols.
     gpu : GpuSpec or None
         A chip of numbers; None: symbols.
-    precision : Precision or str
+    precision : Precision or str or None
         What is stored and computed in.
 
     Returns
@@ -635,13 +666,16 @@ def max_batch_for_time(
 
     Examples
     --------
-    >>> max_batch_for_time(model=ModelShape.from_totals(params=8e9)).expression
-    F*t/16000000000
+    >>> form = max_batch_for_time(model=ModelShape.from_totals(params=8e9))
+    >>> round(form(t=0.01, F=989e12, beta=3.35e12), 1)  # 989e12 * 0.01 / 16e9; 4.8 ms of weights
+    618.1
     """
     one = _balance(model, gpu, precision)
     by_compute = _solve(batch * one.compute, target, batch)
     if one.memory == 0:
-        found = by_compute
+        # Without a cache the traffic is the weights alone, whatever the batch.
+        enough = sympy.Ge(target, one.fixed_memory)
+        found = sympy.Piecewise((by_compute, enough), (0, True))
     else:
         by_memory = _solve(one.fixed_memory + batch * one.memory, target, batch)
         found = sympy.Min(by_compute, by_memory)
@@ -652,7 +686,7 @@ def max_context_for_capacity(
     *,
     model: ModelShape | None = None,
     gpu: GpuSpec | None = None,
-    precision: Precision | str = "bf16",
+    precision: PrecisionLike = None,
 ) -> ClosedForm:
     """The longest context at which weights and KV of B sequences just fill the memory.
 
@@ -662,7 +696,7 @@ def max_context_for_capacity(
         A model of numbers, with a cache and without windows; None: symbols.
     gpu : GpuSpec or None
         A chip of numbers, with a capacity; None: symbols.
-    precision : Precision or str
+    precision : Precision or str or None
         What weights and KV are stored in.
 
     Returns
@@ -683,26 +717,26 @@ def max_context_for_capacity(
     >>> max_context_for_capacity(model=coarse).expression
     (C - 16000000000)/(100000*B)
     """
-    held = _step(model, gpu, precision).memory
+    step = _step(model, gpu, precision)
+    held, limit = step.memory, step.model.position_limit
     if held.capacity is None:
         raise InvalidValueError("memory_capacity: required to ask what fits, but missing")
     found = _solve(held.needed, held.capacity, context)
+    if limit is not None:
+        found = sympy.Min(found, limit)  # learned positions end where they end
     return ClosedForm("longest context for a capacity", "1", found, "the weights alone do not fit")
 
 
-def _step(model: ModelShape | None, gpu: GpuSpec | None, precision: Precision | str) -> Estimate:
+def _step(model: ModelShape | None, gpu: GpuSpec | None, precision: PrecisionLike) -> Estimate:
     shape, chip = _subjects(model, gpu)
     group = Group.trusted(count=batch, new=1, past=context - 1, logits=1, shared_past=0)
-    return _decode(shape, chip, _formats(precision), group)
+    formats = _formats(precision, model)
+    return estimate_unchecked("decode", shape, chip, (group,), precision=formats)
 
 
-def _decode(shape: ModelShape, chip: GpuSpec, precision: Precision, group: Group) -> Estimate:
-    return estimate_unchecked("decode", shape, chip, (group,), precision=precision)
-
-
-def _balance(model: ModelShape | None, gpu: GpuSpec | None, precision: Precision | str) -> Balance:
+def _balance(model: ModelShape | None, gpu: GpuSpec | None, precision: PrecisionLike) -> Balance:
     shape, chip = _subjects(model, gpu)
-    operations = one_sequence(shape, context, _formats(precision))
+    operations = one_sequence(shape, context, _formats(precision, model))
     return balance(operations, chip, kv=True, activations=False)
 
 
@@ -715,9 +749,7 @@ def _solve(left: Any, right: Any, unknown: sympy.Symbol) -> sympy.Expr:
     try:
         numerator = sympy.Poly(sympy.numer(difference), unknown)
     except sympy.PolynomialError:
-        raise InvalidValueError(
-            f"model: expected one without sliding windows: its KV is not linear in {unknown}"
-        ) from None
+        raise InvalidValueError(f"model: {_WINDOWS} {unknown}") from None
     if numerator.degree() != 1:
         raise NoRidgeError(f"the balance does not depend on {unknown}: nothing to solve for")
     slope, rest = numerator.all_coeffs()

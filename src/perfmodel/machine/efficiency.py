@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
-from perfmodel.base._num import Num, maximum, minimum
-from perfmodel.base.spec import Origin, QuantityOrZero, Share, Spec, positive, quantity
-
-
-def _exponent(value: Any) -> float:
-    """At least 1; infinity, the ideal, is written "Infinity" in JSON."""
-    if value in (math.inf, "Infinity"):
-        return math.inf
-    number = positive(value)
-    if number < 1:
-        raise ValueError("expected a number of at least 1, or infinity")
-    return number
+from perfmodel.base._num import Num, is_plain, maximum, minimum
+from perfmodel.base.errors import InvalidValueError, shown
+from perfmodel.base.spec import Exponent, Origin, QuantityOrZero, Share, Spec, quantity
 
 
 class Efficiency(Spec):
     """How far a real engine stays below the roofs. The default is the ideal: the roofs themselves.
+
+    ``call_overhead`` counts the calls of an estimate: a coarse shape has one or two, a full one a
+    few for every block.
 
     Examples
     --------
@@ -37,7 +30,7 @@ class Efficiency(Spec):
         "t_0", "s", "Time that each kernel call adds", default=0.0
     )
     step_overhead: QuantityOrZero = quantity("t_s", "s", "Time that each step adds", default=0.0)
-    exponent: Annotated[float, BeforeValidator(_exponent)] = quantity(
+    exponent: Exponent = quantity(
         "p", "1", "How the roofs join: infinite is the larger, 1 is the sum", default=math.inf
     )
     origins: tuple[Origin, ...] = Field(default=(), repr=False)
@@ -59,6 +52,11 @@ class Efficiency(Spec):
         float or array or symbol
             Expected time [s].
 
+        Raises
+        ------
+        InvalidValueError
+            If a plain number is negative or NaN, or no time is spent on memory.
+
         Examples
         --------
         >>> Efficiency().time(compute=3.0, memory=4.0)
@@ -66,6 +64,11 @@ class Efficiency(Spec):
         >>> Efficiency(exponent=2).time(compute=3.0, memory=4.0)
         5.0
         """
+        if is_plain(compute, memory) and not (compute >= 0 and memory > 0):
+            raise InvalidValueError(
+                f"compute, memory: expected times of at least 0 and above 0, got "
+                f"{shown(compute)}, {shown(memory)}"
+            )
         compute, memory = compute / self.compute, memory / self.memory
         longer = maximum(compute, memory)
         if self.exponent == math.inf:

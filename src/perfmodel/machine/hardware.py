@@ -6,8 +6,8 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from perfmodel.base.errors import InvalidValueError, UnsupportedFormatError
-from perfmodel.base.spec import Origin, Quantity, Spec, quantity
+from perfmodel.base.errors import InvalidValueError, UnsupportedFormatError, shown
+from perfmodel.base.spec import Name, Origin, Quantity, Spec, quantity
 
 
 class PeakFlops(Spec):
@@ -45,7 +45,7 @@ class GpuSpec(Spec):
     295.2238805970149
     """
 
-    name: str
+    name: Name
     memory_bandwidth: Quantity = quantity(r"\beta", "B/s", "Peak memory bandwidth")
     peak_flops: PeakFlops = Field(description="Dense peak per format [FLOP/s]")
     memory_capacity: Quantity | None = quantity("C", "B", "Memory as marketed", default=None)
@@ -77,10 +77,11 @@ class GpuSpec(Spec):
         >>> GpuSpec(name="x", memory_bandwidth=1e12, peak_flops={"bf16": 1e14}).peak("bf16")
         100000000000000.0
         """
-        found: float | None = getattr(self.peak_flops, compute, None)
+        known = isinstance(compute, str) and compute in PeakFlops.model_fields
+        found: float | None = getattr(self.peak_flops, compute) if known else None
         if found is None:
-            has = ", ".join(self.peak_flops.formats)
-            raise UnsupportedFormatError(f"{self.name} has no {compute} peak; it has: {has}")
+            has, wanted = ", ".join(self.peak_flops.formats), compute if known else shown(compute)
+            raise UnsupportedFormatError(f"{self.name} has no {wanted} peak; it has: {has}")
         return found
 
     @property

@@ -7,15 +7,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from perfmodel.base._data import catalogs, read_toml
+from perfmodel.base._data import catalogs, printable, read_toml
 from perfmodel.base.errors import (
     ConfigError,
     InvalidValueError,
     UnknownKeyError,
     did_you_mean,
+    plain,
     shown,
 )
-from perfmodel.base.spec import Origin, Source, Spec
+from perfmodel.base.spec import MAX_TEXT, Origin, Source, Spec
 from perfmodel.machine.hardware import GpuSpec, PeakFlops
 from perfmodel.sources.huggingface import read_hf
 from perfmodel.work.shape import ModelShape
@@ -132,7 +133,7 @@ def read_gpu(path: str | Path) -> GpuSpec:
 
 
 def _known(what: str, key: str, keys: tuple[str, ...]) -> str:
-    if key not in keys:
+    if not isinstance(key, str) or key not in keys:
         raise UnknownKeyError(f"{what}: no {what} {shown(key)}; {did_you_mean(key, keys)}")
     return key
 
@@ -169,8 +170,10 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None) -> GpuSpec:
     table = read_toml(path)
     peaks = table.pop("peak_flops", {})
     if not isinstance(peaks, dict):
-        raise ConfigError(f"{path}: peak_flops: expected a table of formats, got {shown(peaks)}")
-    name = table.pop("name", path.stem)
+        raise ConfigError(
+            f"{printable(path)}: peak_flops: expected a table of formats, got {shown(peaks)}"
+        )
+    name = table.pop("name", plain(path.stem))
     known = set(GpuSpec.model_fields) - {"name", "peak_flops", "origins"}
     origins: list[Origin] = []
 
@@ -179,7 +182,7 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None) -> GpuSpec:
         for key, item in table.items():
             if key not in (known if owner is GpuSpec else owner.model_fields):
                 near = did_you_mean(key, known if owner is GpuSpec else owner.model_fields)
-                raise ConfigError(f"{path}: {prefix}{key}: unknown field; {near}")
+                raise ConfigError(f"{printable(path)}: {prefix}{plain(key)}: unknown field; {near}")
             unit = (owner.model_fields[key].json_schema_extra or {}).get("unit")  # type: ignore[union-attr]
             value, origin = _value(path, f"{prefix}{key}", unit, item, sources)
             fields[key] = value
@@ -191,7 +194,7 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None) -> GpuSpec:
     try:
         return GpuSpec(name=name, **fields, origins=tuple(origins))
     except InvalidValueError as error:
-        raise InvalidValueError(f"{path}: {error}") from None
+        raise InvalidValueError(f"{printable(path)}: {error}") from None
 
 
 def _value(
@@ -199,11 +202,13 @@ def _value(
 ) -> tuple[Any, Origin]:
     """A field's value and its origin; a bare number is the user's own."""
     if not isinstance(item, dict):
-        return item, Origin(field=field, kind="user", place=path.name)
+        return item, Origin(field=field, kind="user", place=plain(path.name))
     if "value" not in item:
-        raise ConfigError(f"{path}: {field}.value: required, but missing")
+        raise ConfigError(f"{printable(path)}: {field}.value: required, but missing")
     if item.get("unit", unit) != unit:
-        raise ConfigError(f"{path}: {field}.unit: expected {unit!r}, got {shown(item['unit'])}")
+        raise ConfigError(
+            f"{printable(path)}: {field}.unit: expected {unit!r}, got {shown(item['unit'])}"
+        )
     rest = {key: text for key, text in item.items() if key not in ("value", "unit")}
     return item["value"], _origin(path, field, rest, sources)
 
@@ -214,7 +219,9 @@ def _origin(
     known = set(Origin.model_fields) - {"field"}
     for key in item:
         if key not in known:
-            raise ConfigError(f"{path}: {field}.{key}: unknown; {did_you_mean(key, known)}")
+            raise ConfigError(
+                f"{printable(path)}: {field}.{plain(key)}: unknown; {did_you_mean(key, known)}"
+            )
     fields = {"kind": "user"} | item
     if (key := fields.pop("source", None)) is not None:
         fields["source"] = _source(path, field, key, sources)
@@ -223,14 +230,15 @@ def _origin(
     try:
         return Origin(field=field, **fields)
     except InvalidValueError as error:
-        raise ConfigError(f"{path}: {field}: {error}") from None
+        raise ConfigError(f"{printable(path)}: {field}: {error}") from None
 
 
 def _source(path: Path, field: str, key: Any, sources: dict[str, Source] | None) -> Source:
     if not isinstance(key, str):
-        raise ConfigError(f"{path}: {field}.source: expected a text, got {shown(key)}")
+        raise ConfigError(f"{printable(path)}: {field}.source: expected a text, got {shown(key)}")
     if sources is None:
-        return Source(key=key, title=key)  # a user names the source in words
+        # A user names the source in words.
+        return Source(key=plain(key, MAX_TEXT), title=plain(key, MAX_TEXT))
     if key not in sources:
-        raise ConfigError(f"{path}: {field}.source: no source {key!r} in sources.toml")
+        raise ConfigError(f"{printable(path)}: {field}.source: no source {key!r} in sources.toml")
     return sources[key]

@@ -16,10 +16,11 @@ from perfmodel.base.errors import (
     InvalidValueError,
     UnsupportedModelError,
     did_you_mean,
+    plain,
     shown,
 )
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import whole
+from perfmodel.base.spec import MAX_TEXT, whole
 from perfmodel.work.layers import Attention, FeedForward
 from perfmodel.work.layers.embedding import Embedding, Head
 from perfmodel.work.shape import Block, ModelShape
@@ -120,8 +121,8 @@ def read_hf(source: str | Path | Mapping[str, Any]) -> ModelShape:
 
 
 def _text(name: object) -> str:
-    """A name that can be written as UTF-8, whatever escapes or bytes it came from."""
-    return name.encode(errors="replace").decode() if isinstance(name, str) else ""
+    """A name that can be printed and written, whatever escapes or bytes it came from."""
+    return plain(name, MAX_TEXT) if isinstance(name, str) else ""
 
 
 def _load(source: str | Path | Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
@@ -166,7 +167,8 @@ def _family(values: Mapping[str, Any]) -> Family:
 
 def _refuse_what_is_not_read(config: Config, family: Family) -> None:
     named = config.get("architectures")
-    if named and family.architecture not in (named if isinstance(named, list) else [named]):
+    listed = named if isinstance(named, list) else [named]
+    if named is not None and listed and not any(_text(x) == family.architecture for x in listed):
         raise UnsupportedModelError(
             f"config.architectures: expected {family.architecture}, got {shown(named)}"
         )
@@ -174,7 +176,7 @@ def _refuse_what_is_not_read(config: Config, family: Family) -> None:
         if config.flag(key, False):
             raise UnsupportedModelError(f"config.{key}: only decoder-only models are read")
     quantization = config.get("quantization_config")
-    if quantization:
+    if quantization is not None and not (isinstance(quantization, dict) and not quantization):
         stated = isinstance(quantization, dict)
         method = quantization.get("quant_method") if stated else quantization
         raise UnsupportedModelError(
@@ -383,7 +385,7 @@ def _checkpoint_precision(config: Config) -> Precision | None:
     """What the weights are stored in: ``dtype`` (``torch_dtype`` before Transformers 5)."""
     for key in ("dtype", "torch_dtype"):
         found = config.get(key)
-        if found is None or found == "auto":
+        if found is None or (isinstance(found, str) and found == "auto"):
             continue
         name = found.removeprefix("torch.") if isinstance(found, str) else None
         if name not in _DTYPES:

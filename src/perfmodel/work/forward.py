@@ -6,17 +6,23 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from perfmodel.base._num import is_zero
+from perfmodel.base.errors import InvalidValueError, shown
 from perfmodel.base.precision import Precision
+from perfmodel.base.spec import checked_choice
 from perfmodel.work.layers.layer import norm_step
 from perfmodel.work.operation import Operation
-from perfmodel.work.shape import ModelShape
+from perfmodel.work.shape import ModelShape, PrecisionLike
 from perfmodel.work.step import Step
 
 SmallSteps: TypeAlias = Literal["fused", "separate"]
 
 
 def forward(
-    model: ModelShape, step: Step, precision: Precision, *, small_steps: SmallSteps = "fused"
+    model: ModelShape,
+    step: Step,
+    precision: PrecisionLike = None,
+    *,
+    small_steps: SmallSteps = "fused",
 ) -> tuple[Operation, ...]:
     """What a step makes a model do.
 
@@ -26,8 +32,8 @@ def forward(
         The model.
     step : Step
         Which sequences take part, with how many tokens each.
-    precision : Precision
-        What each part is stored, moved and computed in.
+    precision : Precision or str or None
+        What each part is stored, moved and computed in; None: the checkpoint's own, else bf16.
     small_steps : {"fused", "separate"}
         Whether norms, residual additions and activations vanish into their neighbours, or are
         listed with their own traffic.
@@ -37,6 +43,11 @@ def forward(
     tuple of Operation
         In running order; equal blocks are one operation with as many calls.
 
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be, or a context exceeds learned positions.
+
     Examples
     --------
     >>> from perfmodel.work.step import Group
@@ -44,10 +55,19 @@ def forward(
     ...     layers=2, hidden=8, heads=2, kv_heads=1, head_dim=4, ffn=16, vocab=32
     ... )
     >>> step = Step(groups=(Group(count=1, new=1),))
-    >>> [op.name for op in forward(tiny, step, Precision.preset("bf16"))]
+    >>> [op.name for op in forward(tiny, step, "bf16")]
     ['embedding', 'qkv', 'attention', 'output', 'gate_up', 'down', 'head']
     """
-    return tuple(_running(model, step, precision, small_steps == "separate"))
+    checked_choice("small_steps", small_steps, ("fused", "separate"))
+    if not isinstance(model, ModelShape) or not isinstance(step, Step):
+        subject = "step" if isinstance(model, ModelShape) else "model"
+        expected = "a Step" if subject == "step" else "a ModelShape"
+        got = shown(step if subject == "step" else model)
+        raise InvalidValueError(f"{subject}: expected {expected}, got {got}")
+    for group in step.groups:
+        model.require_positions(group.context)
+    formats = model.resolve_precision(precision)
+    return tuple(_running(model, step, formats, small_steps == "separate"))
 
 
 def _running(

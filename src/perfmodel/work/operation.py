@@ -6,7 +6,7 @@ from typing import Literal, NamedTuple, Self, TypeAlias
 
 from perfmodel.base._num import Num
 from perfmodel.base.precision import ComputeFormat, MatrixFormats, Precision
-from perfmodel.base.spec import Amount, Bytes, Spec, checked_count, quantity
+from perfmodel.base.spec import Amount, Name, NonNegative, Spec, checked_count, quantity
 
 OperationKind: TypeAlias = Literal["embedding", "linear", "attention", "small"]
 
@@ -17,12 +17,12 @@ class Operation(Spec):
     ``weight_bytes`` and ``kv_bytes`` are compulsory; ``activation_bytes`` may stay in a cache.
     """
 
-    name: str
+    name: Name
     kind: OperationKind
     flops: Amount = quantity(r"W", "FLOP", "Floating-point operations of one call")
-    weight_bytes: Bytes = quantity(r"Q_w", "B", "Weights read by one call")
-    activation_bytes: Bytes = quantity(r"Q_a", "B", "Inputs and outputs of one call")
-    kv_bytes: Bytes = quantity(r"Q_{kv}", "B", "KV cache read and written by one call")
+    weight_bytes: NonNegative = quantity(r"Q_w", "B", "Weights read by one call")
+    activation_bytes: NonNegative = quantity(r"Q_a", "B", "Inputs and outputs of one call")
+    kv_bytes: NonNegative = quantity(r"Q_{kv}", "B", "KV cache read and written by one call")
     calls: Amount = quantity(r"n_c", "1", "Calls in the step")
     compute: ComputeFormat
     tokens: Amount = quantity(r"T", "1", "Tokens that one call processes")

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Self, TypeAlias
+from typing import Annotated, Any, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
-from perfmodel.base._num import Num
+from perfmodel.base._num import Num, highest
 from perfmodel.base.errors import (
     InvalidValueError,
     NoCacheError,
@@ -16,13 +16,13 @@ from perfmodel.base.errors import (
     shown,
 )
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import Count, Origin, Spec, checked_count, quantity
+from perfmodel.base.spec import Count, Name, Origin, Spec, checked_count, quantity
 from perfmodel.work.layers import AnyLayer, Attention, FeedForward, Totals
 from perfmodel.work.layers.embedding import Embedding, Head
 from perfmodel.work.layers.layer import Norm
 from perfmodel.work.step import Group
 
-Block: TypeAlias = tuple[Count, tuple[AnyLayer, ...]]
+Block: TypeAlias = tuple[Count, Annotated[tuple[AnyLayer, ...], Field(min_length=1)]]
 PrecisionLike: TypeAlias = Precision | str | None
 
 
@@ -32,7 +32,7 @@ class ModelShape(Spec):
     ``blocks`` are ``(repeats, layers)`` in running order: equal blocks are written once.
     """
 
-    name: str = "model"
+    name: Name = "model"
     hidden: Count | None = quantity("d", "1", "Width of the residual stream", default=None)
     vocab: Count | None = quantity("V", "1", "Rows of the token embedding", default=None)
     blocks: tuple[Block, ...] = Field(min_length=1)
@@ -373,7 +373,7 @@ class ModelShape(Spec):
         NoCacheError
             If the shape does not say what its cache is.
         InvalidValueError
-            If ``context`` is not a whole number.
+            If ``context`` is not a whole number, or exceeds learned positions.
 
         Examples
         --------
@@ -384,6 +384,7 @@ class ModelShape(Spec):
         """
         self.require_cache()
         context = checked_count("context", context, minimum=0)
+        self.require_positions(context)
         alone = Group.trusted(count=1, new=context, past=0, logits=0, shared_past=0)
         return self.cache_of(alone, self.resolve_precision(precision))  # type: ignore[no-any-return]
 
@@ -422,6 +423,27 @@ class ModelShape(Spec):
                 "layers=, kv_heads= and head_dim=, or kv_bytes_per_token="
             )
 
+    def require_positions(self, context: Num) -> None:
+        """Refuse a context that learned positions do not reach; rotary ones have no such end.
+
+        Parameters
+        ----------
+        context : int or array or symbol
+            Tokens of the longest sequence [1].
+
+        Raises
+        ------
+        InvalidValueError
+            If it exceeds the learned positions.
+        """
+        limit = self.position_limit
+        longest = None if limit is None else highest(context)
+        if limit is not None and longest is not None and longest > limit:
+            raise InvalidValueError(
+                f"context: {self.name} has {limit} learned positions, "
+                f"got a context of {int(longest)}"
+            )
+
     def kv_bytes_per_token(self, precision: PrecisionLike = None, *, context: int = 1) -> float:
         """Bytes that the cache of one sequence gains with its ``context``-th token.
 
@@ -442,7 +464,7 @@ class ModelShape(Spec):
         NoCacheError
             If the shape does not say what its cache is.
         InvalidValueError
-            If ``context`` is not a positive whole number.
+            If ``context`` is not a positive whole number, or exceeds learned positions.
 
         Examples
         --------

@@ -47,7 +47,8 @@ class Step(Spec):
     """Groups of sequences that pass the weights together.
 
     Prefill is ``past=0``; decode is ``new=1``; a chunk of a prompt, or a prompt after a cached
-    prefix, is ``past>0``; checking k drafted tokens is ``new=k+1``.
+    prefix, is ``past>0``; checking k drafted tokens is
+    ``new=k+1, logits=k+1``.
     """
 
     groups: tuple[Group, ...] = Field(min_length=1)

@@ -10,8 +10,8 @@ from pydantic import model_validator
 from perfmodel.base._num import Num, maximum, minimum
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Format, Precision
-from perfmodel.base.spec import Count, quantity
-from perfmodel.work.layers.layer import Layer, norm_params
+from perfmodel.base.spec import Count, Flag, quantity
+from perfmodel.work.layers.layer import Layer, norm_params, norm_step
 from perfmodel.work.operation import Matrix, Operation, linear
 from perfmodel.work.step import Group, Step
 
@@ -32,9 +32,9 @@ class Attention(Layer):
     window: Count | None = quantity(
         "w", "1", "Tokens that a query attends at most, itself included", default=None
     )
-    qkv_bias: bool = False
-    output_bias: bool = False
-    qk_norm: bool = False
+    qkv_bias: Flag = False
+    output_bias: Flag = False
+    qk_norm: Flag = False
 
     @model_validator(mode="after")
     def _queries_share_evenly(self) -> Self:
@@ -82,6 +82,23 @@ class Attention(Layer):
         yield linear(qkv, tokens=tokens, formats=precision.linear, calls=calls)
         yield self._attend(step, tokens, precision, calls)
         yield linear(output, tokens=tokens, formats=precision.linear, calls=calls)
+
+    def small_steps(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num
+    ) -> Iterable[Operation]:
+        """Norm, norms of queries and keys, residual addition."""
+        norm_and_residual = list(super().small_steps(hidden, tokens, precision, calls))
+        yield from norm_and_residual[:-1]
+        if self.qk_norm:
+            yield norm_step(
+                "rms",
+                name="qk norm",
+                width=self.query_width + self.kv_heads * self.head_dim,
+                tokens=tokens,
+                precision=precision,
+                calls=calls,
+            )
+        yield norm_and_residual[-1]
 
     def _attend(self, step: Step, tokens: Num, precision: Precision, calls: Num) -> Operation:
         """Scores and weighted values: 4 FLOPs per pair and head element; queries in, result out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import Count, Spec, quantity
+from perfmodel.base.spec import Count, Flag, Spec, quantity
 from perfmodel.work.layers.layer import Norm, norm_params
 from perfmodel.work.operation import Matrix, Operation, linear
 
@@ -90,7 +90,7 @@ class Embedding(Spec):
 class Head(Spec):
     """The last norm and the projection onto the vocabulary; tied, it is the embedding's table."""
 
-    tied: bool = False
+    tied: Flag = False
     norm: Norm | None = "rms"
 
     def params(self, hidden: Num, vocab: Num) -> Num:

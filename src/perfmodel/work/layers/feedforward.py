@@ -7,7 +7,7 @@ from typing import Literal
 
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import Count, quantity
+from perfmodel.base.spec import Count, Flag, quantity
 from perfmodel.work.layers.layer import Layer, norm_params
 from perfmodel.work.operation import Matrix, Operation, small_step
 
@@ -21,8 +21,8 @@ class FeedForward(Layer):
 
     kind: Literal["feedforward"] = "feedforward"
     width: Count = quantity("f", "1", "Inner width")
-    gated: bool = True
-    bias: bool = False
+    gated: Flag = True
+    bias: Flag = False
 
     @property
     def up_width(self) -> Num:
