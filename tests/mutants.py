@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-FIRST = ("test_witnesses.py",)  # kills most, and starts fast
+FIRST = ("test_witnesses.py", "test_conventions.py")  # kills most, and starts fast
 THEN = (
     "test_proofs.py",
     "test_catalog.py",
@@ -171,6 +171,43 @@ MUTANTS = (
         "return (vocab + (self.positions or 0)) * hidden",
         "return vocab * hidden",
     ),
+    Mutant(
+        "attention moves what linears read",
+        ATTENTION,
+        "precision.linear.outputs.nbytes(self.query_width, 1)",
+        "precision.linear.inputs.nbytes(self.query_width, 1)",
+    ),
+    Mutant(
+        "the window does not clip new tokens",
+        ATTENTION,
+        "new = minimum(new, window)",
+        "new = maximum(new, window)",
+    ),
+    Mutant(
+        "a window reads all of a shared prefix",
+        ATTENTION,
+        "shared = maximum(shared - maximum(past + 1 - window, 0), 0)",
+        "shared = minimum(shared, past)",
+    ),
+    Mutant(
+        "a tie is compute",
+        ESTIMATE,
+        "where(self.compute_time > self",
+        "where(self.compute_time >= self",
+    ),
+    Mutant(
+        "norms of queries and keys are no step",
+        ATTENTION,
+        "        if self.qk_norm:\n            yield norm_step(",
+        "        if False:\n            yield norm_step(",
+    ),
+    Mutant(
+        "fp8 attention computes in fp8",
+        PRECISION,
+        '"fp8": (("fp8", "fp8", "bf16", "fp8"), _HALF, "bf16", "bf16")',
+        '"fp8": (("fp8", "fp8", "bf16", "fp8"), _HALF, "bf16", "fp8")',
+    ),
+    Mutant("a gigabyte is 2**30", "base/units.py", "GB: Final = 1e9", "GB: Final = 2.0**30"),
     Mutant("a LayerNorm has no shift", LAYER, '{"rms": 1, "layer": 2}', '{"rms": 1, "layer": 1}'),
     Mutant(
         "fp8 takes two bytes",

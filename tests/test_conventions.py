@@ -1,0 +1,288 @@
+"""The conventions of the physics, one by one, with the arithmetic written out.
+
+What the conventions page says is what a test here would notice if it were otherwise.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+import perfmodel as pm
+from perfmodel import symbolic
+
+H100 = pm.GpuSpec(
+    name="H100",
+    memory_bandwidth=3.35e12,
+    memory_capacity=80e9,
+    peak_flops={"bf16": 989e12, "fp8": 1978e12, "int8": 1978e12, "nvfp4": 3956e12},
+)
+# The sizes of Qwen3-0.6B: norms on queries and keys, tied ends, heads wider than hidden / heads.
+QWEN3 = pm.read_hf(
+    {
+        "model_type": "qwen3",
+        "hidden_size": 1024,
+        "intermediate_size": 3072,
+        "num_hidden_layers": 28,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 128,
+        "vocab_size": 151936,
+        "tie_word_embeddings": True,
+    }
+)
+GPT2 = pm.read_hf(
+    {
+        "model_type": "gpt2",
+        "n_embd": 768,
+        "n_layer": 12,
+        "n_head": 12,
+        "n_positions": 1024,
+        "vocab_size": 50257,
+    }
+)
+
+
+def operation(step: pm.Estimate, name: str) -> pm.Operation:
+    return next(op for op in step.operations if op.name == name)
+
+
+# -- precision ----------------------------------------------------------------------------------
+
+PRESETS = {
+    # preset: linears' weights, inputs, outputs; head and the rest; KV; linears, head, attention
+    "bf16": ("bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16"),
+    "fp16": ("fp16", "fp16", "fp16", "fp16", "fp16", "fp16", "fp16", "fp16"),
+    "fp32": ("fp32", "fp32", "fp32", "fp32", "fp32", "fp32", "fp32", "fp32"),
+    "tf32": ("fp32", "fp32", "fp32", "fp32", "fp32", "tf32", "tf32", "tf32"),
+    "fp8": ("fp8", "fp8", "bf16", "bf16", "bf16", "fp8", "bf16", "bf16"),
+    "int8": ("int8", "int8", "bf16", "bf16", "bf16", "int8", "bf16", "bf16"),
+    "w8a16": ("int8-row", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16"),
+    "w4a16": ("int4-g128", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16"),
+    "nvfp4": ("nvfp4", "nvfp4", "bf16", "bf16", "bf16", "nvfp4", "bf16", "bf16"),
+}
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_presets_are_those_of_the_table(name):
+    p = pm.Precision.preset(name)
+    stored = (p.linear.weights, p.linear.inputs, p.linear.outputs, p.rest, p.kv)
+    computed = (p.linear.compute, p.head.compute, p.attention)
+    assert tuple(f.name for f in stored) + computed == PRESETS[name]
+    assert p.head.inputs == p.head.outputs == p.head.weights
+
+
+BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8}
+BITS |= {"int8-row": 8, "int4-g128": 4.125, "nvfp4": 4.5}
+
+
+@pytest.mark.parametrize("name", BITS)
+def test_bits_of_a_number_with_its_scale(name):
+    stored = pm.Precision.preset("bf16", kv=name).kv if name != "int8-row" else None
+    found = stored or pm.Precision.preset("w8a16").linear.weights
+    assert 8 * found.nbytes(1024) / 1024 == BITS[name]
+
+
+def test_attention_moves_queries_and_results_in_the_linears_output_format():
+    # fp8 linears write bf16: queries in, result out, 2 x 2 B x 16 heads x 128, of 64 tokens.
+    step = pm.decode(QWEN3, H100, batch=64, context=8, precision="fp8")
+    assert operation(step, "attention").activation_bytes == 64 * 2 * 2 * 16 * 128
+    # QKV reads 1,024 numbers of 1 B and writes 4,096 of 2 B.
+    assert operation(step, "qkv").activation_bytes == 64 * (1024 + 2 * 4096)
+
+
+def test_w4a16_moves_a_quarter_and_computes_in_bf16():
+    step = pm.decode(QWEN3, H100, batch=1, context=8, precision="w4a16")
+    up = operation(step, "gate_up")
+    assert up.weight_bytes == 1024 * 6144 * 4.125 / 8
+    assert up.compute == "bf16"
+
+
+# -- operations ---------------------------------------------------------------------------------
+
+
+def test_the_default_list_of_operations():
+    step = pm.decode(QWEN3, H100, batch=1, context=8)
+    names = [op.name for op in step.operations]
+    assert names == ["embedding", "qkv", "attention", "output", "gate_up", "down", "head"]
+    assert [op.calls for op in step.operations] == [1, 28, 28, 28, 28, 28, 1]
+
+
+def test_a_lookup_moves_the_rows_used():
+    # GPT-2: a token row and a position row read, the hidden state written; 768 numbers of 2 B.
+    step = pm.decode(GPT2, H100, batch=5, context=8, precision="bf16")
+    lookup = operation(step, "embedding")
+    assert lookup.activation_bytes == 5 * 3 * 768 * 2
+    assert (lookup.flops, lookup.weight_bytes, lookup.kv_bytes) == (0, 0, 0)
+
+
+def test_small_steps_of_qwen3():
+    step = pm.prefill(QWEN3, H100, prompt=10, small_steps="separate")
+    small = [op for op in step.operations if op.kind == "small"]
+    values = {  # numbers that one token moves
+        "norm": 2 * 1024,
+        "qk norm": 2 * (16 + 8) * 128,
+        "residual": 3 * 1024,
+        "activation": (2 + 1) * 3072,
+        "last norm": 2 * 1024,
+    }
+    assert [op.name for op in small] == [
+        *("norm", "qk norm", "residual", "norm", "activation", "residual", "last norm")
+    ]
+    for op in small:
+        assert op.activation_bytes == 10 * 2 * values[op.name], op.name
+        assert op.calls == (1 if op.name == "last norm" else 28)
+
+
+def test_nominal_flops_of_small_steps():
+    flops = {"norm": 4 * 1024, "qk norm": 4 * 24 * 128, "residual": 1024, "activation": 5 * 3072}
+    for op in pm.prefill(QWEN3, H100, prompt=10, small_steps="separate").operations:
+        if op.name in flops:
+            assert op.flops == 10 * flops[op.name], op.name
+    plain = {"norm": 7 * 768, "activation": 8 * 3072}
+    for op in pm.prefill(GPT2, H100, prompt=10, small_steps="separate").operations:
+        if op.name in plain:
+            assert op.flops == 10 * plain[op.name], op.name
+
+
+def test_small_steps_leave_the_floor_alone():
+    fused, separate = (
+        pm.prefill(QWEN3, H100, prompt=512, small_steps=way) for way in ("fused", "separate")
+    )
+    assert fused.floor == separate.floor
+    assert fused.time < separate.time
+
+
+# -- limits -------------------------------------------------------------------------------------
+
+
+def test_a_tie_is_memory():
+    # 16 B of weights and T tokens of 16 FLOPs: equal at T = 5 where the chip does 5 FLOP a byte.
+    chip = pm.GpuSpec(name="tie", memory_bandwidth=1e9, peak_flops={"bf16": 5e9})
+    shape = pm.ModelShape.from_totals(params=8)
+    bounds = {batch: pm.decode(shape, chip, batch=batch).bound for batch in (4, 5, 6)}
+    assert bounds == {4: "memory", 5: "memory", 6: "compute"}
+    (row,) = pm.decode(shape, chip, batch=5).rows()
+    assert row.bound == "memory"
+
+
+# -- windows and shared prefixes ----------------------------------------------------------------
+
+
+def kv_tokens(**group: int) -> tuple[float, float]:
+    """Tokens of KV that a group moves and then holds in one layer with a window of 64."""
+    layer = pm.Attention(heads=1, kv_heads=1, head_dim=1, window=64)
+    shape = pm.ModelShape(hidden=1, blocks=((1, (layer,)),))
+    step = pm.estimate(shape, H100, pm.Step(groups=(pm.Group(**group),)), precision="bf16")
+    per_token = 2 * 2  # a key and a value of one number, 2 B
+    return step.kv_traffic / per_token, step.memory.kv / per_token
+
+
+def test_a_window_reaches_into_a_shared_prefix():
+    # Tokens 36 to 99 are visible: 54 of the shared 90, and 9 own ones; the new one makes ten.
+    assert kv_tokens(count=8, new=1, past=99, shared_past=90) == (54 + 8 * 10, 54 + 8 * 10)
+
+
+def test_a_window_that_has_left_the_prefix_behind():
+    assert kv_tokens(count=8, new=1, past=199, shared_past=90) == (8 * 64, 8 * 64)
+
+
+def test_a_long_prompt_keeps_no_more_than_the_window():
+    assert kv_tokens(count=2, new=100) == (2 * 64, 2 * 64)
+    # A chunk reads the 63 past tokens that its first query sees, and keeps its own last 64.
+    assert kv_tokens(count=2, new=100, past=500) == (2 * (63 + 64), 2 * 64)
+
+
+# -- ridges -------------------------------------------------------------------------------------
+
+MIXED = pm.ModelShape(  # two full blocks, two with a window of 32
+    hidden=64,
+    blocks=(
+        (2, (pm.Attention(heads=4, kv_heads=4, head_dim=16), pm.FeedForward(width=256))),
+        (2, (pm.Attention(heads=4, kv_heads=4, head_dim=16, window=32), pm.FeedForward(width=256))),
+    ),
+)
+
+
+def test_critical_context_behind_windows_by_brute_force():
+    chip = pm.GpuSpec(name="x", memory_bandwidth=1e9, peak_flops={"bf16": 8e9})
+    weights = 4 * (64 * 192 + 64 * 64 + 3 * 64 * 256)
+
+    def still_has_a_ridge(context: int) -> bool:
+        attended = 2 * context + 2 * min(context, 32)
+        compute = (2 * weights + 4 * 4 * 16 * attended) / 8e9
+        return compute > attended * 2 * 64 * 2 / 1e9
+
+    longest = max(context for context in range(1, 2000) if still_has_a_ridge(context))
+    assert 32 < longest < 1999
+    assert pm.critical_context(MIXED, chip, precision="bf16") == longest
+
+
+def test_windows_everywhere_may_leave_a_ridge_at_every_context():
+    windowed = QWEN3.with_(window=16)
+    with pytest.raises(pm.errors.NoRidgeError, match="every context has a ridge"):
+        pm.critical_context(windowed, H100)
+    assert pm.step_ridge_batch(windowed, H100, context=100_000) > 0
+
+
+def test_a_chip_on_which_no_context_has_a_ridge():
+    chip = pm.GpuSpec(name="x", memory_bandwidth=1e9, peak_flops={"bf16": 1e15})
+    tiny = pm.ModelShape.dense(layers=1, hidden=8, heads=8, ffn=8)
+    with pytest.raises(pm.errors.NoRidgeError, match="not even a context of one token"):
+        pm.critical_context(tiny, chip)
+    with pytest.raises(pm.errors.NoRidgeError, match="memory-bound"):
+        pm.step_ridge_batch(tiny, chip, context=1)
+
+
+# -- closed forms -------------------------------------------------------------------------------
+
+
+def test_closed_forms_take_the_checkpoints_precision_as_the_floats_do():
+    fp32 = QWEN3.model_copy(update={"precision": pm.Precision.preset("fp32")})
+    chip = H100.model_copy(update={"peak_flops": {"fp32": 67e12}})
+    expected = pm.decode(fp32, chip, batch=1, context=1).time
+    assert symbolic.step_time(model=fp32, gpu=chip)(B=1, S=1) == pytest.approx(expected, rel=1e-12)
+
+
+def test_no_batch_meets_a_time_that_the_weights_alone_exceed():
+    form = symbolic.max_batch_for_time(model=pm.ModelShape.from_totals(params=8e9), gpu=H100)
+    assert form(t=0.01) == pytest.approx(989e12 * 0.01 / 16e9)
+    with pytest.raises(pm.errors.NoRidgeError, match="weights alone"):
+        form(t=0.004)  # 16e9 / 3.35e12 is 4.776 ms
+
+
+def test_learned_positions_end_the_longest_context():
+    form = symbolic.max_context_for_capacity(model=GPT2, gpu=H100)
+    assert form(B=7) == pm.max_context(GPT2, H100, batch=7) == 1024
+
+
+# -- units --------------------------------------------------------------------------------------
+
+
+def test_multipliers_are_those_of_the_si():
+    u = pm.units
+    assert (u.KB, u.MB, u.GB, u.TB) == (10**3, 10**6, 10**9, 10**12)
+    assert (u.KiB, u.MiB, u.GiB) == (1024, 1024**2, 1024**3)
+    assert (u.GFLOPS, u.TFLOPS) == (10**9, 10**12)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (1e18, "1.00 EB"),
+        (2.5e15, "2.50 PB"),
+        (1.234e12, "1.23 TB"),
+        (85e9, "85.0 GB"),
+        (1e6, "1.00 MB"),
+        (1500, "1.50 kB"),
+        (999.9996, "1.00 kB"),
+        (1, "1.00 B"),
+        (2e-3, "2.00 mB"),
+        (3e-6, "3.00 µB"),
+        (4e-9, "4.00 nB"),
+        (5e-12, "5.00 pB"),
+        (0, "0 B"),
+        (-1500, "-1.50 kB"),
+    ],
+)
+def test_prefixes(value, text):
+    assert pm.units.si(value, "B") == text
