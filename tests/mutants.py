@@ -298,7 +298,7 @@ MUTANTS = (
     ),
     Mutant(
         "decode keeps one context throughout",
-        ESTIMATE,
+        "answers/steps.py",
         "np.arange(first_context - 1, group.past + 1)",
         "np.full(group.past + 2 - first_context, group.past)",
     ),

@@ -33,7 +33,7 @@ def public_functions() -> dict[str, Callable[..., Any]]:
                 if inspect.isfunction(method) and not attribute.startswith("_"):
                     found[f"{name}.{attribute}"] = method
     for name, value in vars(symbolic).items():
-        own = inspect.isfunction(value) and value.__module__ == symbolic.__name__
+        own = inspect.isfunction(value) and name in symbolic.__all__
         if own and not name.startswith("_"):
             found[f"symbolic.{name}"] = value
     for attribute, raw in vars(Layer).items():

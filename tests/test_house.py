@@ -32,6 +32,8 @@ HEAVY = {"numpy", "sympy", "pandas", "typer", "rich", "matplotlib"}
 MAY_LOAD = {
     "interfaces/sweep.py": {"numpy"},
     "interfaces/symbolic.py": {"sympy"},
+    "interfaces/_symbols.py": {"sympy"},
+    "interfaces/_closed_form.py": {"sympy"},
     "interfaces/plots.py": {"numpy", "matplotlib"},
     "interfaces/cli.py": {"typer", "rich"},
 }

@@ -6,7 +6,9 @@ After a deliberate change, run this file as a script and put what it prints belo
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import perfmodel as pm
@@ -210,6 +212,13 @@ def test_names_are_sorted_and_exist():
 
 def test_the_version_is_a_release():
     assert pm.__version__.count(".") == 2
+
+
+def test_every_public_name_is_in_the_reference():
+    pages = Path(__file__).parents[1].glob("docs/reference/*.md")
+    text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
+    listed = set(re.findall(r"[A-Za-z_]+", text))
+    assert set(pm.__all__) - listed == set()
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from perfmodel.answers.compare import Comparison, compare
-from perfmodel.answers.estimate import Estimate, decode, estimate, prefill
+from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.generate import Generation, generate
 from perfmodel.answers.growth import KvGrowth, kv_growth
 from perfmodel.answers.memory import DeviceMemory, max_batch, max_context, memory
@@ -23,6 +23,7 @@ from perfmodel.answers.ridges import (
     roof,
     step_ridge_batch,
 )
+from perfmodel.answers.steps import decode, estimate, prefill
 from perfmodel.base import errors, units
 from perfmodel.base.precision import Format, Precision
 from perfmodel.base.spec import Origin, Source

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from perfmodel.answers.estimate import Estimate, decode
+from perfmodel.answers.estimate import Estimate
+from perfmodel.answers.steps import decode
 from perfmodel.base.errors import UnsupportedFormatError
 from perfmodel.base.spec import Name, Spec, checked_list
 from perfmodel.machine.efficiency import IDEAL, Efficiency

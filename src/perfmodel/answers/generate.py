@@ -6,7 +6,8 @@ from typing import Final, Self
 
 from pydantic import model_validator
 
-from perfmodel.answers.estimate import Estimate, decode, decode_time_between, prefill
+from perfmodel.answers.estimate import Estimate
+from perfmodel.answers.steps import decode, decode_time_between, prefill
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import Count, NonNegative, Spec, checked_count, quantity
 from perfmodel.machine.efficiency import IDEAL, Efficiency

@@ -18,7 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from perfmodel.answers.compare import compare as compare_steps
-from perfmodel.answers.estimate import Estimate, decode, prefill
+from perfmodel.answers.estimate import Estimate
+from perfmodel.answers.steps import decode, prefill
 from perfmodel.base.errors import (
     InvalidValueError,
     PerfModelError,

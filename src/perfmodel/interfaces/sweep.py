@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from perfmodel.answers._asked import check_subjects
-from perfmodel.answers.estimate import Phase, estimate_unchecked
+from perfmodel.answers.estimate import Phase
+from perfmodel.answers.steps import estimate_unchecked
 from perfmodel.base._num import as_array
 from perfmodel.base.errors import InvalidValueError, shown
 from perfmodel.base.spec import MAX_COUNT, checked_flag

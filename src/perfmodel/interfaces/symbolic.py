@@ -7,275 +7,70 @@ into a NumPy function. Given a model or a chip of numbers, those take the place 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import sympy
 
-from perfmodel.answers.estimate import Estimate, estimate_unchecked
+from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.ridges import Balance, balance, one_sequence, one_token
-from perfmodel.base._num import as_array
-from perfmodel.base.errors import (
-    InvalidValueError,
-    NoRidgeError,
-    UnknownKeyError,
-    did_you_mean,
-    shown,
-)
+from perfmodel.answers.steps import estimate_unchecked
+from perfmodel.base.errors import InvalidValueError, NoRidgeError, shown
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import Spec, checked_positive
-from perfmodel.machine.hardware import GpuSpec, PeakFlops
+from perfmodel.interfaces._closed_form import ClosedForm
+from perfmodel.interfaces._symbols import (
+    any_gpu,
+    any_model,
+    bandwidth,
+    batch,
+    capacity,
+    context,
+    exact,
+    inner,
+    outer,
+    peak,
+    target,
+    tokens,
+    twin,
+)
+from perfmodel.machine.hardware import GpuSpec
 from perfmodel.roofline import ridge
-from perfmodel.work.layers import Attention, FeedForward
-from perfmodel.work.layers.embedding import Embedding, Head
 from perfmodel.work.operation import Matrix
 from perfmodel.work.shape import ModelShape, PrecisionLike
 from perfmodel.work.step import Group
 
-S = TypeVar("S", bound=Spec)
-
-
-def _symbol(name: str) -> sympy.Symbol:
-    return sympy.Symbol(name, positive=True)
-
-
-batch: Final = _symbol("B")  # sequences
-context: Final = _symbol("S")  # tokens
-tokens: Final = _symbol("T")  # tokens a pass
-inner: Final = _symbol("k")  # inputs of a matrix
-outer: Final = _symbol("n")  # outputs of a matrix
-peak: Final = _symbol("F")  # FLOP/s
-bandwidth: Final = _symbol("beta")  # B/s
-capacity: Final = _symbol("C")  # B
-target: Final = _symbol("t")  # s
-
+__all__ = [
+    "ClosedForm",
+    "any_gpu",
+    "any_model",
+    "attention_intensity",
+    "attention_ridge_batch",
+    "bandwidth",
+    "batch",
+    "capacity",
+    "context",
+    "critical_context",
+    "exact",
+    "gemm_ridge_batch",
+    "inner",
+    "kv_overtakes_weights",
+    "limit_of_attention_intensity",
+    "max_batch_for_time",
+    "max_context_for_capacity",
+    "outer",
+    "peak",
+    "step_intensity",
+    "step_ridge_batch",
+    "step_time",
+    "target",
+    "tokens",
+    "twin",
+    "wide_gemm_ridge_batch",
+]
 
 _WINDOWS: Final = "expected one without sliding windows: its KV is not linear in"
 _BELOW: Final = (
     "each further unit adds more traffic time than arithmetic: memory-bound at any batch"
 )
-
-
-@dataclass(frozen=True)
-class ClosedForm:
-    """An expression with its meaning: to read, to print, to evaluate."""
-
-    meaning: str
-    unit: str
-    expression: sympy.Expr
-    absent: str = ""  # what a value of zero or below means, where there can be one
-
-    @property
-    def symbols(self) -> tuple[str, ...]:
-        """Names of the free symbols, sorted: the arguments of ``function``."""
-        return tuple(sorted(str(symbol) for symbol in self.expression.free_symbols))
-
-    @property
-    def latex(self) -> str:
-        """The expression in LaTeX."""
-        return str(sympy.latex(self.expression))
-
-    def function(self) -> Callable[..., Any]:
-        """A NumPy function of the free symbols, by name, or by position as in ``symbols``.
-
-        Returns
-        -------
-        callable
-            Takes floats or arrays, broadcasts, returns what the float path would; NaN where
-            there is no solution.
-        """
-        import numpy as np
-
-        arguments = sorted(self.expression.free_symbols, key=str)
-        formula: Callable[..., Any] = sympy.lambdify(arguments, self.expression, "numpy")
-
-        def on_floats(*values: Any, **named: Any) -> Any:
-            floats = [_float_array(value) for value in values]
-            with np.errstate(divide="ignore", invalid="ignore"):
-                found = formula(*floats, **{key: _float_array(named[key]) for key in named})
-            if self.absent:
-                found = np.where((found > 0) & np.isfinite(found), found, np.nan)
-            return found[()] if isinstance(found, np.ndarray) else found
-
-        return on_floats
-
-    def __call__(self, **values: float) -> float:
-        """The value at numbers for all free symbols, given by name.
-
-        Raises
-        ------
-        InvalidValueError
-            If a symbol has no value.
-        UnknownKeyError
-            If a name is not a symbol of the expression.
-        NoRidgeError
-            If there is no solution at these numbers: the algebra gives none, or a negative one.
-        """
-        for name in values:
-            if name not in self.symbols:
-                raise UnknownKeyError(f"{name}: not a symbol; {did_you_mean(name, self.symbols)}")
-        for name in self.symbols:
-            if name not in values:
-                raise InvalidValueError(f"{name}: required, but missing")
-        exact = {_symbol(name): _exact(_number(name, value)) for name, value in values.items()}
-        number = self.expression.subs(exact)
-        if self.absent and not (number.is_finite and number > 0):
-            raise NoRidgeError(f"{self.meaning}: {self.absent}")
-        return float(number)
-
-
-def _number(name: str, value: Any) -> int | float:
-    """A plain number: a NumPy scalar of few digits would make the algebra as coarse as itself."""
-    number = checked_positive(name, value)
-    return value if type(value) is int else number
-
-
-def _float_array(value: Any) -> Any:
-    """Floats: in integer arrays, products of sizes would wrap around."""
-    try:
-        return as_array(value)
-    except (TypeError, ValueError, OverflowError):
-        raise InvalidValueError(f"symbols: expected numbers, got {shown(value)}") from None
-
-
-# -- numbers and specs as symbols -------------------------------------------------------------
-
-
-def _exact(value: Any) -> Any:
-    """A plain number as an exact SymPy number, so that algebra stays exact; else as it is."""
-    if type(value) is int:
-        return sympy.Integer(value)
-    if type(value) is float:
-        return sympy.Rational(value)
-    return value
-
-
-def twin(kind: type[S], **given: Any) -> S:
-    """A spec whose required quantities are symbols, those of its own fields' declarations.
-
-    Parameters
-    ----------
-    kind : type of Spec
-        ``Attention``, ``FeedForward``, ``GpuSpec``, ...
-    **given
-        Fields that keep a value of their own.
-
-    Returns
-    -------
-    Spec
-        Unchecked: symbols have no range.
-
-    Raises
-    ------
-    InvalidValueError
-        If a required field has no symbol and is not given.
-
-    Examples
-    --------
-    >>> twin(FeedForward).width
-    f
-    """
-    fields: dict[str, Any] = {}
-    for name, field in kind.model_fields.items():
-        extra = field.json_schema_extra
-        if field.is_required() and isinstance(extra, dict):
-            fields[name] = _symbol(str(extra["symbol"]))
-        elif not field.is_required():
-            fields[name] = field.get_default(call_default_factory=True)
-        elif name not in given:
-            raise InvalidValueError(f"{kind.__name__}.{name}: required, for it has no symbol")
-    return kind.trusted(**fields | given)
-
-
-def exact(spec: S) -> S:
-    """A spec of numbers with the same numbers, made exact for algebra.
-
-    Parameters
-    ----------
-    spec : Spec
-        A model or a chip.
-
-    Returns
-    -------
-    Spec
-        Unchecked; integers and floats are SymPy numbers.
-    """
-    return type(spec).trusted(
-        **{name: _exact_field(getattr(spec, name)) for name in type(spec).model_fields}
-    )
-
-
-def _exact_field(value: Any) -> Any:
-    if isinstance(value, Spec):
-        return exact(value)
-    if isinstance(value, tuple):
-        return tuple(_exact_field(item) for item in value)
-    return _exact(value)
-
-
-def any_gpu() -> GpuSpec:
-    """A chip of symbols: bandwidth beta, capacity C, peak F in 16 bits, 2F in 8, 4F in 4.
-
-    Returns
-    -------
-    GpuSpec
-        Its fp32 and tf32 peaks are symbols of their own.
-    """
-    peaks = twin(
-        PeakFlops,
-        fp32=_symbol("F_32"),
-        tf32=_symbol("F_tf32"),
-        fp16=peak,
-        bf16=peak,
-        fp8=2 * peak,
-        int8=2 * peak,
-        nvfp4=4 * peak,
-    )
-    return twin(
-        GpuSpec,
-        name="any chip",
-        memory_bandwidth=bandwidth,
-        memory_capacity=capacity,
-        peak_flops=peaks,
-    )
-
-
-def any_model() -> ModelShape:
-    """A dense model of symbols: L blocks, untied ends, no norms or biases.
-
-    Returns
-    -------
-    ModelShape
-        Width d, query heads h, KV heads g, head width d_h, inner width f, vocabulary V.
-    """
-    block = (twin(Attention, norm=None), twin(FeedForward, norm=None))
-    return twin(
-        ModelShape,
-        name="any model",
-        hidden=_symbol("d"),
-        vocab=_symbol("V"),
-        blocks=((_symbol("L"), block),),
-        embedding=Embedding(),
-        head=Head(norm=None),
-    )
-
-
-def _subjects(model: ModelShape | None, gpu: GpuSpec | None) -> tuple[ModelShape, GpuSpec]:
-    if not isinstance(model, ModelShape | None):
-        raise InvalidValueError(f"model: expected a ModelShape, got {shown(model)}")
-    if not isinstance(gpu, GpuSpec | None):
-        raise InvalidValueError(f"gpu: expected a GpuSpec, got {shown(gpu)}")
-    return (
-        any_model() if model is None else exact(model),
-        any_gpu() if gpu is None else exact(gpu),
-    )
-
-
-def _formats(precision: PrecisionLike, model: ModelShape | None = None) -> Precision:
-    """As for the floats: as given, else the checkpoint's own, else bf16."""
-    shape, _ = _subjects(model, None)
-    return shape.resolve_precision(precision)
 
 
 # -- one matrix -------------------------------------------------------------------------------
@@ -725,6 +520,23 @@ def max_context_for_capacity(
     if limit is not None:
         found = sympy.Min(found, limit)  # learned positions end where they end
     return ClosedForm("longest context for a capacity", "1", found, "the weights alone do not fit")
+
+
+def _subjects(model: ModelShape | None, gpu: GpuSpec | None) -> tuple[ModelShape, GpuSpec]:
+    if not isinstance(model, ModelShape | None):
+        raise InvalidValueError(f"model: expected a ModelShape, got {shown(model)}")
+    if not isinstance(gpu, GpuSpec | None):
+        raise InvalidValueError(f"gpu: expected a GpuSpec, got {shown(gpu)}")
+    return (
+        any_model() if model is None else exact(model),
+        any_gpu() if gpu is None else exact(gpu),
+    )
+
+
+def _formats(precision: PrecisionLike, model: ModelShape | None = None) -> Precision:
+    """As for the floats: as given, else the checkpoint's own, else bf16."""
+    shape, _ = _subjects(model, None)
+    return shape.resolve_precision(precision)
 
 
 def _step(model: ModelShape | None, gpu: GpuSpec | None, precision: PrecisionLike) -> Estimate:

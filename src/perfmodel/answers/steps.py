@@ -1,0 +1,295 @@
+"""Steps as people ask for them: decode, prefill, or any mix of sequences in one pass."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from perfmodel.answers._asked import check_subjects, decode_group
+from perfmodel.answers.estimate import Estimate, Phase
+from perfmodel.base._num import as_array
+from perfmodel.base.errors import InvalidValueError, shown
+from perfmodel.base.spec import checked_choice, checked_count, checked_flag
+from perfmodel.machine.efficiency import IDEAL, Efficiency
+from perfmodel.machine.hardware import GpuSpec
+from perfmodel.work.forward import SmallSteps
+from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.step import Group, Step
+
+
+def estimate(
+    model: ModelShape,
+    gpu: GpuSpec,
+    step: Step,
+    *,
+    precision: PrecisionLike = None,
+    efficiency: Efficiency = IDEAL,
+    small_steps: SmallSteps = "fused",
+    weights_only: bool = False,
+) -> Estimate:
+    """Estimate any step: prefill, decode, chunks, verification, or several of them at once.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip.
+    step : Step
+        Which sequences take part, with how many tokens each.
+    precision : Precision or str or None
+        What is stored, moved and computed in; None: the checkpoint's own, else bf16.
+    efficiency : Efficiency
+        How far below the roofs; the default is the roofs themselves.
+    small_steps : {"fused", "separate"}
+        Whether norms, residual additions and activations are listed with their own traffic.
+    weights_only : bool
+        Count nothing but reading the weights and multiplying by them [flag].
+
+    Returns
+    -------
+    Estimate
+        Times, traffic, limits; ``explain()`` says how they came about.
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be, or a context exceeds learned positions.
+    UnsupportedFormatError
+        If the chip has no peak for a format that the precision computes in.
+
+    Examples
+    --------
+    Eight sequences that decode beside a 512-token chunk of a prompt, in one pass:
+
+    >>> from perfmodel import GpuSpec, Group, ModelShape, Step, estimate
+    >>> h100 = GpuSpec(name="H100", memory_bandwidth=3.35e12, peak_flops={"bf16": 989e12})
+    >>> mixed = Step(groups=(Group(count=8, new=1, past=999), Group(count=1, new=512, logits=0)))
+    >>> shape = ModelShape.from_totals(params=8e9, kv_bytes_per_token=131072)
+    >>> estimate(shape, h100, mixed).step.tokens
+    520
+    """
+    check_subjects(model, gpu)
+    if not isinstance(step, Step):
+        raise InvalidValueError(f"step: expected a Step, got {shown(step)}")
+    return estimate_unchecked(
+        "step",
+        model,
+        gpu,
+        step.groups,
+        precision=precision,
+        efficiency=efficiency,
+        small_steps=small_steps,
+        weights_only=weights_only,
+    )
+
+
+def decode(
+    model: ModelShape,
+    gpu: GpuSpec,
+    *,
+    batch: int,
+    context: int | None = None,
+    shared_past: int = 0,
+    precision: PrecisionLike = None,
+    efficiency: Efficiency = IDEAL,
+    small_steps: SmallSteps = "fused",
+    weights_only: bool = False,
+) -> Estimate:
+    """Estimate one decode step: every sequence of the batch gains one token.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip.
+    batch : int
+        Sequences [1].
+    context : int or None
+        Tokens that the new token attends, itself included; None only for a shape without a
+        cache [1].
+    shared_past : int
+        Tokens of a prefix that all sequences share; their KV is read and held once [1].
+    precision : Precision or str or None
+        What is stored, moved and computed in; None: the checkpoint's own, else bf16.
+    efficiency : Efficiency
+        How far below the roofs; the default is the roofs themselves.
+    small_steps : {"fused", "separate"}
+        Whether norms, residual additions and activations are listed with their own traffic.
+    weights_only : bool
+        Count nothing but reading the weights and multiplying by them [flag].
+
+    Returns
+    -------
+    Estimate
+        Times, traffic, limits; ``explain()`` says how they came about.
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be, or the context exceeds learned positions.
+    NoCacheError
+        If a context is given for a shape without a cache.
+    UnsupportedFormatError
+        If the chip has no peak for a format that the precision computes in.
+
+    Notes
+    -----
+    Assumes the convention of the physics page: 2 FLOPs per multiply-add, weights once a step, KV
+    of exactly ``context`` tokens a sequence, norms and activations fused.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, ModelShape, decode
+    >>> h100 = GpuSpec(name="H100", memory_bandwidth=3.35e12, peak_flops={"bf16": 989e12})
+    >>> step = decode(ModelShape.from_totals(params=8e9), h100, batch=64)
+    >>> f"{step.time * 1e3:.2f} ms, {step.tokens_per_second:,.0f} tokens/s, {step.bound}"
+    '4.78 ms, 13,400 tokens/s, memory'
+    """
+    check_subjects(model, gpu)
+    group = decode_group(model, batch, context, shared_past)
+    return estimate_unchecked(
+        "decode",
+        model,
+        gpu,
+        (group,),
+        precision=precision,
+        efficiency=efficiency,
+        small_steps=small_steps,
+        weights_only=weights_only,
+    )
+
+
+def prefill(
+    model: ModelShape,
+    gpu: GpuSpec,
+    *,
+    prompt: int,
+    batch: int = 1,
+    past: int = 0,
+    shared_past: int = 0,
+    logits: Literal["last", "all", "none"] = "last",
+    precision: PrecisionLike = None,
+    efficiency: Efficiency = IDEAL,
+    small_steps: SmallSteps = "fused",
+    weights_only: bool = False,
+) -> Estimate:
+    """Estimate the pass over a prompt, or over a chunk of it.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec
+        The chip.
+    prompt : int
+        New tokens of each sequence [1].
+    batch : int
+        Sequences [1].
+    past : int
+        Tokens of each sequence already cached: earlier chunks, or a prefix [1].
+    shared_past : int
+        Those of them that all sequences share; their KV is read and held once [1].
+    logits : {"last", "all", "none"}
+        For which positions the output head runs; "none" for all chunks but the last.
+    precision : Precision or str or None
+        What is stored, moved and computed in; None: the checkpoint's own, else bf16.
+    efficiency : Efficiency
+        How far below the roofs; the default is the roofs themselves.
+    small_steps : {"fused", "separate"}
+        Whether norms, residual additions and activations are listed with their own traffic.
+    weights_only : bool
+        Count nothing but reading the weights and multiplying by them [flag].
+
+    Returns
+    -------
+    Estimate
+        Times, traffic, limits; ``explain()`` says how they came about.
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be, or the context exceeds learned positions.
+    UnsupportedFormatError
+        If the chip has no peak for a format that the precision computes in.
+
+    Notes
+    -----
+    Assumes causal attention: ``prompt * past + prompt (prompt + 1) / 2`` pairs a head.
+
+    Examples
+    --------
+    >>> from perfmodel import GpuSpec, ModelShape, prefill
+    >>> a100 = GpuSpec(name="A100", memory_bandwidth=2.039e12, peak_flops={"bf16": 312e12})
+    >>> step = prefill(ModelShape.from_totals(params=596049920), a100, prompt=512)
+    >>> step.intensity, step.bound
+    (512.0, 'compute')
+    """
+    check_subjects(model, gpu)
+    checked_choice("logits", logits, ("last", "all", "none"))
+    new = checked_count("prompt", prompt)
+    group = Group(
+        count=checked_count("batch", batch),
+        new=new,
+        past=checked_count("past", past, 0),
+        logits={"last": 1, "all": new, "none": 0}[logits],
+        shared_past=checked_count("shared_past", shared_past, 0),
+    )
+    return estimate_unchecked(
+        "prefill",
+        model,
+        gpu,
+        (group,),
+        precision=precision,
+        efficiency=efficiency,
+        small_steps=small_steps,
+        weights_only=weights_only,
+    )
+
+
+def estimate_unchecked(
+    phase: Phase,
+    model: ModelShape,
+    gpu: GpuSpec,
+    groups: tuple[Group, ...],
+    *,
+    precision: PrecisionLike = None,
+    efficiency: Efficiency = IDEAL,
+    small_steps: SmallSteps = "fused",
+    weights_only: bool = False,
+) -> Estimate:
+    """The estimate of a step whose numbers have been checked, or are arrays or symbols."""
+    checked_flag("weights_only", weights_only)
+    if not isinstance(efficiency, Efficiency):
+        raise InvalidValueError(f"efficiency: expected an Efficiency, got {shown(efficiency)}")
+    found = Estimate.trusted(
+        phase=phase,
+        model=model,
+        gpu=gpu,
+        precision=model.resolve_precision(precision),
+        step=Step.trusted(groups=groups),
+        efficiency=efficiency,
+        small_steps=small_steps,
+        weights_only=weights_only,
+    )
+    found.sums  # noqa: B018  a format that the chip lacks is an error now, not at the first look
+    return found
+
+
+def decode_time_between(last: Estimate, first_context: int) -> float:
+    """Time of all decode steps from one context to that of an estimate, both included [s]."""
+    import numpy as np
+
+    group = last.step.groups[0]
+    past = as_array(np.arange(first_context - 1, group.past + 1))
+    every = Group.trusted(count=group.count, new=1, past=past, logits=1, shared_past=0)
+    steps = estimate_unchecked(
+        "decode",
+        last.model,
+        last.gpu,
+        (every,),
+        precision=last.precision,
+        efficiency=last.efficiency,
+        small_steps=last.small_steps,
+    )
+    return float(np.sum(steps.time))
