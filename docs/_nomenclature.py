@@ -1,24 +1,41 @@
-"""An MkDocs hook: the nomenclature page's table, from the metadata of the fields themselves."""
+"""An MkDocs hook: the tables of the nomenclature page, from the metadata of the fields."""
 
 from __future__ import annotations
 
 import importlib
 import pkgutil
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import perfmodel
 from perfmodel.base.spec import Spec
 
-PLACEHOLDER = "<!-- nomenclature -->"
+PLACEHOLDER: Final = "<!-- nomenclature -->"
+
+# In the order of the page. A kind of Spec that is not named here comes last, under its own name.
+OBJECTS: Final = {
+    "ModelShape": "The model",
+    "Attention": "An attention layer",
+    "FeedForward": "A feed-forward layer",
+    "Embedding": "The embedding",
+    "Totals": "A coarse model",
+    "Group": "A group of a step",
+    "GpuSpec": "The chip",
+    "PeakFlops": "The peaks of a chip",
+    "Operation": "An operation",
+    "Efficiency": "The efficiency",
+    "DeviceMemory": "What memory holds",
+    "Generation": "A generation",
+}
 
 # LaTeX as it occurs in the symbols, as text.
-_TEXT = {r"\beta": "β"}
+_TEXT: Final = {r"\beta": "β"}
 
 
 class Entry(NamedTuple):
-    """One row of the table."""
+    """One row of a table."""
 
+    owner: str
     symbol: str
     meaning: str
     unit: str
@@ -26,13 +43,25 @@ class Entry(NamedTuple):
 
 
 def entries() -> list[Entry]:
-    """Every field that was declared by ``quantity()``, of every kind of ``Spec``, in order."""
+    """Every field that was declared by ``quantity()``, in the order of the page.
+
+    What two objects both have, in the same words, is listed with the first.
+    """
     for module in pkgutil.walk_packages(perfmodel.__path__, "perfmodel."):
         # Ways in and out hold no quantities of their own, and may need what is not installed.
         if not module.name.startswith(("perfmodel.interfaces", "perfmodel.__main__")):
             importlib.import_module(module.name)
-    classes = sorted(_subclasses(Spec), key=lambda cls: (cls.__module__, cls.__name__))
-    return [entry for cls in classes for entry in _of(cls)]
+    places = list(OBJECTS)
+
+    def place(cls: type[Spec]) -> tuple[int, str]:
+        known = cls.__name__ in OBJECTS
+        return places.index(cls.__name__) if known else len(places), cls.__name__
+
+    found: dict[tuple[str, str, str], Entry] = {}
+    for cls in sorted(_subclasses(Spec), key=place):
+        for entry in _of(cls):
+            found.setdefault((entry.symbol, entry.meaning, entry.unit), entry)
+    return list(found.values())
 
 
 def _subclasses(cls: type[Spec]) -> set[type[Spec]]:
@@ -47,16 +76,21 @@ def _of(cls: type[Spec]) -> Iterator[Entry]:
         if isinstance(extra, dict) and "symbol" in extra and name in cls.__annotations__:
             unit = str(extra["unit"])
             meaning = (field.description or "").removesuffix(f" [{unit}]")
-            yield Entry(str(extra["symbol"]), meaning, unit, f"{cls.__name__}.{name}")
+            yield Entry(cls.__name__, str(extra["symbol"]), meaning, unit, name)
 
 
-def table() -> str:
-    """The entries as a Markdown table."""
-    lines = ["| symbol | meaning | unit | field |", "|---|---|---|---|"]
-    lines += [
-        f"| {as_html(entry.symbol)} | {entry.meaning} | {entry.unit} | `{entry.field}` |"
-        for entry in entries()
-    ]
+def tables() -> str:
+    """One heading and one Markdown table an object."""
+    lines: list[str] = []
+    owner = None
+    for entry in entries():
+        if entry.owner != owner:
+            owner = entry.owner
+            lines += ["", f"## {OBJECTS.get(owner, owner)}", ""]
+            lines += [f"| symbol | meaning | unit | field of `{owner}` |", "|---|---|---|---|"]
+        lines.append(
+            f"| {as_html(entry.symbol)} | {entry.meaning} | {entry.unit} | `{entry.field}` |"
+        )
     return "\n".join(lines)
 
 
@@ -68,5 +102,5 @@ def as_html(symbol: str) -> str:
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
-    """Put the table where the page asks for it."""
-    return markdown.replace(PLACEHOLDER, table()) if PLACEHOLDER in markdown else markdown
+    """Put the tables where the page asks for them."""
+    return markdown.replace(PLACEHOLDER, tables()) if PLACEHOLDER in markdown else markdown

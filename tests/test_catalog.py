@@ -29,6 +29,18 @@ def test_the_catalog_is_complete():
     assert set(MODELS) <= set(pm.models())
 
 
+def test_every_chip_and_every_model_has_its_witnesses():
+    for name, table, keys in (
+        ("CHIPS", CHIPS, pm.gpus()),
+        ("SPARSE", SPARSE, pm.gpus()),
+        ("BUSES", BUSES, pm.gpus()),
+        ("WITNESSES", WITNESSES, pm.models()),
+    ):
+        missing, unknown = sorted(set(keys) - set(table)), sorted(set(table) - set(keys))
+        assert not missing, f"{name} in tests/test_catalog.py needs a row for: {', '.join(missing)}"
+        assert not unknown, f"{name} has rows for what is not in the catalog: {', '.join(unknown)}"
+
+
 # -- origins ----------------------------------------------------------------------------------
 
 
@@ -167,12 +179,13 @@ def test_bandwidth_is_bus_by_data_rate(key):
     assert isclose(pm.gpu(key).memory_bandwidth, bits / 8 * rate, rel_tol=0.015)
 
 
-@pytest.mark.parametrize("key", GPUS)
+@pytest.mark.parametrize("key", pm.gpus())
 def test_a_program_sees_about_what_was_sold(key):
     # Vendors sell GiB as GB (up to 7.4 % more), less ECC and what the driver keeps.
     gpu = pm.gpu(key)
     if gpu.visible_capacity is None:
-        assert key == "l4"  # what CUDA sees of it has no public report that could be cited
+        # What CUDA sees of an L4 has no public report that could be cited.
+        assert key == "l4", f"{key} has no visible_capacity: name it here, with the reason"
         return
     assert 0.90 <= gpu.visible_capacity / gpu.memory_capacity <= 1.08
     assert (gpu.capacity, gpu.capacity_kind) == (gpu.visible_capacity, "visible")

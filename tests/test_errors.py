@@ -349,10 +349,47 @@ def test_a_cache_has_no_rows_to_scale():
         pm.Precision.parse("bf16+kvint8-row")
 
 
-@pytest.mark.parametrize("bad", [b"ab", {1: 2}, {1}, "12", 5, None, [[1]], [None], [1, "2"]])
+@pytest.mark.parametrize("bad", [b"ab", {1: 2}, {1}, "12", True, None, [[1]], [None], [1, "2"]])
 def test_a_sweep_takes_rows_of_numbers(bad):
     with pytest.raises(E.InvalidValueError, match="batch"):
         pm.sweep(MODEL, GPU, batch=bad, context=[8])
+
+
+def test_a_sweep_takes_a_number_for_a_row_of_one():
+    assert pm.sweep(MODEL, GPU, batch=8, context=64).time == [
+        pm.decode(MODEL, GPU, batch=8, context=64).time
+    ]
+
+
+def test_figures_in_gigabytes_are_noticed():
+    with pytest.raises(E.InvalidValueError, match=r"1 TB/s is 1e12.*got 1200"):
+        pm.GpuSpec(name="x", memory_bandwidth=1200, peak_flops={"bf16": 4e14})
+    with pytest.raises(E.InvalidValueError, match=r"bf16: expected at least 1e6.*got 400"):
+        pm.GpuSpec(name="x", memory_bandwidth=1.2e12, peak_flops={"bf16": 400})
+
+
+def test_an_explanation_states_everything_that_a_number_follows_from():
+    slower = pm.Efficiency(compute=0.6, memory=0.8, call_overhead=3e-6, step_overhead=1e-4)
+    text = pm.decode(MODEL, GPU, batch=1, context=8, efficiency=slower).explain()
+    for word in ("0.6 of the peaks", "0.8 of the bandwidth", "3.00 µs a call", "100 µs a step"):
+        assert word in text
+    for word in ("memory_bandwidth = 1.000 TB/s", "peak_flops.bf16 = 100.0 TFLOP/s", "heads 4"):
+        assert word in text
+
+
+def test_reprs_are_one_line():
+    run = pm.generate(MODEL, GPU, prompt=8, output=4)
+    answers = [
+        *(run, run.prefill, run.last_step, MODEL, pm.memory(MODEL, GPU, batch=1, context=8)),
+        *(pm.compare(MODEL, GPU, batch=1, context=8), pm.sweep(MODEL, GPU, batch=1, context=[8])),
+        pm.Precision.parse("fp8"),
+    ]
+    for answer in answers:
+        assert str(answer) == repr(answer)
+        assert "\n" not in repr(answer)
+        assert len(repr(answer)) < 200
+    assert "TTFT" not in run.explain()
+    assert run.explain().count("assumptions") == 2
 
 
 def test_a_shape_without_a_cache_is_swept_over_batches():

@@ -77,6 +77,7 @@ class Format(name, bits, scale_bits, block)
     .nbytes(self, values, rows=0)
     .per_row
 class Generation(prefill, last_step, output, decode_time)
+    .explain(self)
     .fits
     .total
     .tpot

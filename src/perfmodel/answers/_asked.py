@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from perfmodel.base.errors import InvalidValueError, shown
+from perfmodel.base._messages import shown
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import checked_count
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.work.shape import ModelShape

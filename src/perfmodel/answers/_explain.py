@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfmodel.base.spec import Spec
 from perfmodel.base.units import si
+from perfmodel.machine.efficiency import IDEAL, Efficiency
+from perfmodel.work.shape import ModelShape
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from perfmodel.answers.estimate import Estimate
-
-_HEADER = (
-    f"{'operation':<12}{'calls':>6}{'FLOP':>12}{'bytes':>12}{'FLOP/B':>9}"
-    f"{'compute':>12}{'memory':>12}  bound"
-)
 
 
 def explain(estimate: Estimate) -> str:
@@ -27,52 +25,116 @@ def explain(estimate: Estimate) -> str:
             "",
             "assumptions",
             *(f"  - {line}" for line in estimate.assumptions),
+            "values",
+            *_values(estimate),
             "sources",
-            *_origins(estimate),
+            *_sources(estimate),
         ]
     )
 
 
-def _summary(estimate: Estimate) -> list[str]:
+def headline(estimate: Estimate) -> str:
+    """An estimate in one line."""
     asked = ", ".join(
-        f"{group.count} x ({group.new} new after {group.past} past)"
-        for group in estimate.step.groups
+        f"{group.count:,} x ({group.new:,} new after {group.past:,})"
+        for group in estimate.step.groups[:3]
     )
-    memory = estimate.memory
+    more = ", ..." if len(estimate.step.groups) > 3 else ""
+    subject = f"{estimate.phase} of {estimate.model.name} on {estimate.gpu.name}"
+    answer = f"{si(estimate.time, 's')}, {estimate.bound}-bound"
+    return f"{subject}, {estimate.precision.name}, {asked}{more}: {answer}"
+
+
+def _summary(estimate: Estimate) -> list[str]:
+    memory, step = estimate.memory, estimate.step
     fits = {True: "fits", False: "does not fit", None: "capacity unknown"}[memory.fits]
+    kind = f" {memory.capacity_kind}" if memory.capacity_kind else ""
     return [
-        f"{estimate.phase} of {estimate.model.name} on {estimate.gpu.name}, "
-        f"{estimate.precision.name}: {asked}",
-        f"time {si(estimate.time, 's')}, floor {si(estimate.floor, 's')}, "
-        f"{estimate.tokens_per_second:,.0f} tokens/s, bound by {estimate.bound}",
+        headline(estimate),
+        f"time {si(estimate.time, 's')}, floor {si(estimate.floor, 's')}",
+        f"{step.tokens:,} tokens, {step.logit_tokens:,} of them through the head, "
+        f"{estimate.tokens_per_second:,.0f} tokens/s",
         f"compute {si(estimate.compute_time, 's')} ({estimate.compute_utilization:.1%} busy), "
         f"memory {si(estimate.memory_time, 's')} ({estimate.memory_utilization:.1%} busy), "
-        f"{estimate.intensity:.3g} FLOP/B",
-        f"memory: {memory.shortfall()}: {fits}",
+        f"{_intensity(estimate.intensity)} FLOP/B",
+        f"moved: weights {si(estimate.weight_traffic, 'B', 4)}, "
+        f"KV {si(estimate.kv_traffic, 'B', 4)}, "
+        f"activations {si(estimate.activation_traffic, 'B', 4)}",
+        f"held: weights {si(memory.weights, 'B', 4)}, KV {si(memory.kv, 'B', 4)}; "
+        f"{memory.shortfall()}{kind}: {fits}",
     ]
 
 
 def _table(estimate: Estimate) -> list[str]:
-    rows = [_HEADER]
-    rows += [
-        f"{row.operation.name:<12}{row.operation.calls:>6}{si(row.flops, 'FLOP'):>12}"
-        f"{si(row.bytes, 'B'):>12}{row.operation.intensity:>9.3g}"
-        f"{si(row.compute_time, 's'):>12}{si(row.memory_time, 's'):>12}  {row.bound}"
+    names = [row.operation.name for row in estimate.rows()]
+    wide = 2 + max(map(len, ["operation", *names]))
+    header = (
+        f"{'operation':<{wide}}{'calls':>6}{'FLOP':>12}{'bytes':>10}{'FLOP/B':>9}"
+        f"{'compute':>11}{'memory':>11}{'time':>11}  bound"
+    )
+    return [header] + [
+        f"{row.operation.name:<{wide}}{row.operation.calls:>6}{si(row.flops, 'FLOP'):>12}"
+        f"{si(row.bytes, 'B'):>10}{_intensity(row.operation.intensity):>9}"
+        f"{si(row.compute_time, 's'):>11}{si(row.memory_time, 's'):>11}{si(row.time, 's'):>11}"
+        f"  {row.bound}"
         for row in estimate.rows()
     ]
-    return rows
 
 
-def _origins(estimate: Estimate) -> list[str]:
-    """One line an origin, with all fields that have it; peaks only of formats computed in."""
-    computed = {f"peak_flops.{op.compute}" for op in estimate.operations}
-    fields: dict[str, list[str]] = {}
-    for owner in (estimate.gpu, estimate.model, estimate.efficiency):
-        for origin in owner.origins:
-            if not origin.field.startswith("peak_flops.") or origin.field in computed:
-                fields.setdefault(str(origin), []).append(origin.field)
-    lines = [f"  {', '.join(names)}: {text}" for text, names in fields.items()]
-    return lines or ["  all values as given by the caller"]
+def _intensity(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def _values(estimate: Estimate) -> list[str]:
+    """The chip's figures that were used, each with its origin, and the model's sizes."""
+    gpu, memory = estimate.gpu, estimate.memory
+    origins = {origin.field: str(origin) for origin in gpu.origins}
+    used = [("memory_bandwidth", gpu.memory_bandwidth, "B/s")]
+    used += [
+        (f"peak_flops.{compute}", gpu.peak(compute), "FLOP/s")
+        for compute in sorted({op.compute for op in estimate.operations})
+    ]
+    if memory.capacity is not None:
+        kind = "visible" if memory.capacity_kind == "visible" else "memory"
+        used.append((f"{kind}_capacity", memory.capacity, "B"))
+    lines = [
+        f"{field} = {si(value, unit, 4)}: {origins.get(field, 'as given by the caller')}"
+        for field, value, unit in used
+    ]
+    lines += describe(estimate.model)
+    by_origin: dict[str, list[str]] = {}
+    for origin in estimate.model.origins:
+        by_origin.setdefault(str(origin), []).append(origin.field)
+    lines += [f"{', '.join(fields)}: {text}" for text, fields in by_origin.items()]
+    lines += [f"efficiency.{origin.field}: {origin}" for origin in estimate.efficiency.origins]
+    return [f"  {line}" for line in lines]
+
+
+def describe(model: ModelShape) -> list[str]:
+    """A model's sizes, a line a part."""
+    lines = [f"{model.name}: {model.params:,} parameters"]
+    if model.hidden is not None:
+        lines.append(f"hidden {model.hidden}" + (f", vocab {model.vocab}" if model.vocab else ""))
+    for repeats, layers in model.blocks:
+        lines += [f"{repeats} x {layer.kind}: {_sizes(layer)}" for layer in layers]
+    for name, end in (("embedding", model.embedding), ("head", model.head)):
+        if end is not None and (text := _sizes(end)):
+            lines.append(f"{name}: {text}")
+    return lines
+
+
+def _sizes(part: Spec) -> str:
+    """The fields of a part that say something: numbers, names, and flags that are on."""
+    every = ((name, getattr(part, name)) for name in type(part).model_fields if name != "kind")
+    told = [(name, value) for name, value in every if value is not None and value is not False]
+    return ", ".join(name if value is True else f"{name} {value}" for name, value in told)
+
+
+def _sources(estimate: Estimate) -> list[str]:
+    return [
+        "  " + ", ".join(filter(None, (s.title, s.publisher, s.date, s.url)))
+        for s in estimate.sources
+    ] or ["  none: all values are the caller's"]
 
 
 def assumptions(estimate: Estimate) -> tuple[str, ...]:
@@ -113,10 +175,19 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
     kind = estimate.gpu.capacity_kind
     if kind is not None:
         lines.append(f"capacity is the {kind} figure; no paging, no runtime reserve, no buffers")
-    if estimate.efficiency.model_copy(update={"origins": ()}) == type(estimate.efficiency)():
-        lines.append("ideal efficiency: a lower bound on time, not an expectation")
+    lines.append(_efficiency(estimate.efficiency))
     lines.append("not modelled: kernel launches, host time, sampling, scheduling, thermal limits")
     return tuple(lines)
+
+
+def _efficiency(efficiency: Efficiency) -> str:
+    if efficiency.model_copy(update={"origins": ()}) == IDEAL:
+        return "ideal efficiency: a lower bound on time, not an expectation"
+    return (
+        f"efficiency: {efficiency.compute:g} of the peaks, {efficiency.memory:g} of the bandwidth, "
+        f"{si(efficiency.call_overhead, 's')} a call, {si(efficiency.step_overhead, 's')} a step, "
+        f"roofs joined with exponent {efficiency.exponent:g}"
+    )
 
 
 def to_frame(estimate: Estimate) -> pd.DataFrame:

@@ -21,16 +21,27 @@ class ComparisonRow(Spec):
     """One combination: its estimate, or why there is none."""
 
     model: Name
+    """Name of the model."""
     gpu: Name
+    """Name of the chip."""
     precision: Name
+    """Name of the precision."""
     estimate: Estimate | None
+    """The decode step; None where the chip lacks a format."""
     unsupported: str | None = None
+    """Which format the chip lacks, in words; None where there is an estimate."""
 
 
 class Comparison(Spec):
     """Decode steps side by side."""
 
     rows: tuple[ComparisonRow, ...]
+    """Every combination: models slowest, then chips, then precisions."""
+
+    def __repr__(self) -> str:
+        return f"<Comparison of {len(self.rows)} steps>"
+
+    __str__ = __repr__
 
     def to_frame(self) -> pd.DataFrame:
         """One row a combination; times [s], bytes [B], FLOPs [FLOP], tokens/s [1/s]."""

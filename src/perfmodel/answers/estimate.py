@@ -64,9 +64,13 @@ class OperationTime(NamedTuple):
     """One row of an explanation: all calls of an operation in the step."""
 
     operation: Operation
-    compute_time: float  # s, at the compute roof
-    memory_time: float  # s, at the memory roof
-    time: float  # s, expected
+    """The operation; its numbers are those of one call."""
+    compute_time: float
+    """All calls at the compute roof [s]."""
+    memory_time: float
+    """All calls at the memory roof [s]."""
+    time: float
+    """All calls, expected with the efficiency [s]."""
 
     @property
     def flops(self) -> int:
@@ -96,13 +100,28 @@ class Estimate(Spec):
     """
 
     phase: Phase
+    """Which question was asked: ``"decode"``, ``"prefill"``, or any other ``"step"``."""
     model: ModelShape
+    """The model."""
     gpu: GpuSpec
+    """The chip."""
     precision: Precision
+    """What each part is stored, moved and computed in."""
     step: Step
+    """Which sequences take part, with how many tokens each."""
     efficiency: Efficiency
+    """How far below the roofs; the ideal is the roofs themselves."""
     small_steps: SmallSteps
+    """Whether norms, residual additions and activations are listed with their own traffic."""
     weights_only: Flag
+    """Whether nothing counts but reading the weights and multiplying by them."""
+
+    def __repr__(self) -> str:
+        from perfmodel.answers._explain import headline
+
+        return f"<{headline(self)}>"
+
+    __str__ = __repr__
 
     @model_validator(mode="before")
     @classmethod

@@ -10,6 +10,7 @@ from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.steps import decode, decode_time_between, prefill
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import Count, NonNegative, Spec, checked_count, quantity
+from perfmodel.base.units import si
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.work.forward import SmallSteps
@@ -26,8 +27,11 @@ class Generation(Spec):
     """
 
     prefill: Estimate
+    """The pass over the prompt; it gives the first token."""
     last_step: Estimate | None
+    """The decode step at the longest context; None for an output of one token."""
     output: Count
+    """Tokens that each sequence generates [1]."""
     decode_time: NonNegative = quantity("t_d", "s", "Time of all decode steps")
 
     @model_validator(mode="after")
@@ -37,6 +41,27 @@ class Generation(Spec):
                 f"Generation.last_step: expected one unless output is 1, got output={self.output}"
             )
         return self
+
+    def __repr__(self) -> str:
+        rate = "" if self.tpot is None else f", then {si(self.tpot, 's')} a token"
+        first = self.prefill
+        return (
+            f"<{self.output:,} tokens of {first.model.name} on {first.gpu.name}, "
+            f"{first.precision.name}: the first after {si(self.ttft, 's')}{rate}>"
+        )
+
+    __str__ = __repr__
+
+    def explain(self) -> str:
+        """Both ends as text: the prefill, and the decode step at the longest context.
+
+        Returns
+        -------
+        str
+            Several lines, ready to print.
+        """
+        last = "" if self.last_step is None else f"\n\n{self.last_step.explain()}"
+        return f"{self}\n\n{self.prefill.explain()}{last}"
 
     @property
     def ttft(self) -> float:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Self
 from pydantic import Field, model_validator
 
 from perfmodel.answers.memory import largest
-from perfmodel.base.errors import InvalidValueError, UnboundedError, shown
+from perfmodel.base._messages import shown
+from perfmodel.base.errors import InvalidValueError, UnboundedError
 from perfmodel.base.spec import (
     Count,
     Name,
@@ -30,11 +31,16 @@ class KvGrowth(Spec):
     """Bytes of KV cache against context, and where they overtake the weights."""
 
     batch: Count
+    """Sequences [1]."""
     precision: Name
+    """Name of the precision."""
     weights: Quantity = quantity("M_w", "B", "Weights that memory holds")
     contexts: tuple[Count, ...] = Field(min_length=1)
+    """Tokens of each sequence, as asked [1]."""
     kv: tuple[NonNegative, ...]
+    """KV cache of the batch at each context [B]."""
     overtakes: Count | None
+    """The shortest context at which KV exceeds the weights; None if none does [1]."""
 
     @model_validator(mode="after")
     def _one_for_each(self) -> Self:

@@ -27,11 +27,18 @@ class DeviceMemory(Spec):
     """What one device must hold for a batch of sequences, and what it has."""
 
     precision: Name
+    """Name of the precision."""
     weights: NonNegative = quantity("M_w", "B", "Weights that memory holds")
     kv: NonNegative = quantity("M_{kv}", "B", "KV cache of all sequences")
     state: NonNegative = quantity("M_s", "B", "State that does not grow with the context")
     capacity: Quantity | None = quantity("C", "B", "What there is, visible or marketed")
     capacity_kind: Literal["visible", "marketed"] | None
+    """Which of the two ``capacity`` is; None where it is unknown."""
+
+    def __repr__(self) -> str:
+        return f"<DeviceMemory {self.precision}: {self.shortfall()}, fits={self.fits}>"
+
+    __str__ = __repr__
 
     @property
     def needed(self) -> float:

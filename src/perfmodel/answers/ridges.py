@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 from perfmodel.answers._asked import check_subjects
 from perfmodel.answers.memory import largest
+from perfmodel.base._messages import shown
 from perfmodel.base._num import Num
-from perfmodel.base.errors import InvalidValueError, NoRidgeError, UnboundedError, shown
+from perfmodel.base.errors import InvalidValueError, NoRidgeError, UnboundedError
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import checked_count, checked_positive
 from perfmodel.machine.hardware import GpuSpec

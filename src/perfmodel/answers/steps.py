@@ -6,8 +6,9 @@ from typing import Literal
 
 from perfmodel.answers._asked import check_subjects, decode_group
 from perfmodel.answers.estimate import Estimate, Phase
+from perfmodel.base._messages import shown
 from perfmodel.base._num import as_array
-from perfmodel.base.errors import InvalidValueError, shown
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import checked_choice, checked_count, checked_flag
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
@@ -135,7 +136,7 @@ def decode(
 
     Notes
     -----
-    Assumes the convention of the physics page: 2 FLOPs per multiply-add, weights once a step, KV
+    Assumes the conventions page: 2 FLOPs per multiply-add, weights once a step, KV
     of exactly ``context`` tokens a sequence, norms and activations fused.
 
     Examples

@@ -6,7 +6,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from perfmodel.base.errors import ConfigError, plain, shown
+from perfmodel.base._messages import plain, shown
+from perfmodel.base.errors import ConfigError
 
 MAX_FILE_BYTES: Final = 4 * 2**20
 MAX_TOML_BYTES: Final = 64 * 2**10

@@ -12,8 +12,9 @@ from typing import Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base._num import Num
-from perfmodel.base.errors import InvalidValueError, UnknownKeyError, did_you_mean, shown
+from perfmodel.base.errors import InvalidValueError, UnknownKeyError
 from perfmodel.base.spec import Count, CountOrZero, Name, Spec
 
 ComputeFormat: TypeAlias = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4"]
@@ -23,6 +24,7 @@ class Format(Spec):
     """How one number is stored: its bits, and the scale that a block or a row of them shares."""
 
     name: Name
+    """As it is written in a precision."""
     bits: Count = Field(description="Bits of one element [bit]")
     scale_bits: CountOrZero = Field(default=0, description="Bits of one scale [bit]")
     block: Count | None = Field(
@@ -103,9 +105,13 @@ class MatrixFormats(Spec):
     """The formats of a matrix product: its weights, its inputs, its outputs, its arithmetic."""
 
     weights: Format
+    """What the weights are stored in."""
     inputs: Format
+    """What the inputs are moved in."""
     outputs: Format
+    """What the outputs are moved in."""
     compute: ComputeFormat
+    """What the matrix units compute in."""
 
 
 # preset: (linears: weights, inputs, outputs, compute), (head and the rest), KV, attention computes
@@ -134,12 +140,18 @@ class Precision(Spec):
     """Which format each part of a model is stored, moved and computed in."""
 
     name: Name
+    """As it can be written again."""
     linear: MatrixFormats = Field(description="The matrices of the blocks")
     head: MatrixFormats = Field(
         description="The output head; embedding, norms and biases share its weight format"
     )
     kv: Format = Field(description="The KV cache")
     attention: ComputeFormat = Field(description="What attention computes in")
+
+    def __repr__(self) -> str:
+        return f"<Precision {self.name}>"
+
+    __str__ = __repr__
 
     def __hash__(self) -> int:
         return hash(self.name)  # equal precisions have equal names; sizes are cached by precision

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from perfmodel.base.errors import InvalidValueError, PerfModelError, from_pydantic, shown
+from perfmodel.base._messages import from_pydantic, shown
+from perfmodel.base.errors import InvalidValueError, PerfModelError
 
 # Far beyond any model or chip, and small enough that no product of counts leaves float range.
 MAX_COUNT: Final = 10**15
 MIN_QUANTITY: Final = 1e-9
 MAX_QUANTITY: Final = 1e30
+MIN_RATE: Final = 1e6  # less is a figure in GB/s or TFLOP/s by mistake
 MAX_LIST: Final = 10_000
 MAX_TEXT: Final = 200
 
@@ -98,7 +100,7 @@ class Spec(BaseModel):
             A new record; nothing computed from the old one clings to it.
         """
         update = {} if update is None else update
-        if not isinstance(update, Mapping):
+        if not isinstance(update, Mapping) or not all(isinstance(key, str) for key in update):
             raise InvalidValueError(f"update: expected a dict of fields, got {shown(update)}")
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return type(self)(**fields | dict(update))
@@ -106,6 +108,9 @@ class Spec(BaseModel):
     @classmethod
     def model_validate(cls, obj: Any, **kwargs: Any) -> Self:
         """Validate as Pydantic does, with perfmodel's errors."""
+        if isinstance(obj, dict) and not all(isinstance(key, str) for key in obj):
+            message = f"{cls.__name__}: expected fields with names, got a key that is no text"
+            raise InvalidValueError(message)
         try:
             return super().model_validate(obj, **kwargs)
         except ValidationError as error:
@@ -145,17 +150,23 @@ def whole(value: Any, minimum: int = 1) -> int:
 
 
 def _integral(value: Any, minimum: int) -> int:
-    expected = f"expected a whole number of at least {minimum}"
-    # numbers.Real knows NumPy's numbers; a truth value is no number, whatever Python says.
-    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+    expected = f"expected a whole number from {minimum} to 1e15"
+    if not _is_number(value):
         raise ValueError(expected)
     try:
-        number = int(value)  # type: ignore[arg-type]
+        number = int(value)
         if number == value:
             return number
     except Exception:  # NaN, infinity, or an object that only pretends to be a number
         raise ValueError(expected) from None
     raise ValueError(expected)
+
+
+def _is_number(value: Any) -> bool:
+    # numbers.Real knows NumPy's numbers. A truth value is none, whatever Python says, nor is a
+    # duration, whatever NumPy says.
+    known = isinstance(value, Real | Decimal) and not isinstance(value, bool)
+    return known and type(value).__name__ != "timedelta64"
 
 
 def positive(value: Any) -> float:
@@ -168,7 +179,7 @@ def positive(value: Any) -> float:
 
 
 def _real(value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real | Decimal):
+    if not _is_number(value):
         raise ValueError("expected a positive, finite number")
     try:
         return float(value)
@@ -179,6 +190,14 @@ def _real(value: Any) -> float:
 def non_negative(value: Any) -> float:
     """Zero, or a positive float inside the range that physics needs."""
     return 0.0 if type(value) in (int, float) and value == 0 else positive(value)
+
+
+def rate(value: Any) -> float:
+    """A bandwidth or a peak: in B/s and FLOP/s, they are never small."""
+    number = positive(value)
+    if number < MIN_RATE:
+        raise ValueError("expected at least 1e6, in SI base units (1 TB/s is 1e12, 1 TFLOP/s 1e12)")
+    return number
 
 
 def share(value: Any) -> float:
@@ -261,11 +280,11 @@ def checked_list(name: str, value: Any, one: type | None = None) -> list[Any]:
     """
     if one is not None and isinstance(value, one):
         return [value]
-    if isinstance(value, str | bytes | bytearray | Mapping | type):
+    if isinstance(value, str | bytes | bytearray | memoryview | Mapping | type):
         raise InvalidValueError(f"{name}: expected a list, got {shown(value)}")
     try:
         found = list(islice(value, MAX_LIST + 1))
-    except TypeError:
+    except Exception:  # not iterable, or an iterator that fails
         raise InvalidValueError(f"{name}: expected a list, got {shown(value)}") from None
     if not 1 <= len(found) <= MAX_LIST:
         got = "none" if not found else "more"
@@ -273,10 +292,10 @@ def checked_list(name: str, value: Any, one: type | None = None) -> list[Any]:
     return found
 
 
-def text(value: Any) -> str:
+def text(value: Any, longest: int = MAX_TEXT) -> str:
     """A name that can stand in one line of a message, and in any file."""
-    if not isinstance(value, str) or not value.isprintable() or len(value) > MAX_TEXT:
-        raise ValueError(f"expected printable text of at most {MAX_TEXT} characters")
+    if not isinstance(value, str) or not value.isprintable() or len(value) > longest:
+        raise ValueError(f"expected printable text of at most {longest} characters")
     return value
 
 
@@ -284,6 +303,7 @@ Count: TypeAlias = Annotated[int, BeforeValidator(whole)]
 CountOrZero: TypeAlias = Annotated[int, BeforeValidator(lambda value: whole(value, 0))]
 Quantity: TypeAlias = Annotated[float, BeforeValidator(positive)]
 QuantityOrZero: TypeAlias = Annotated[float, BeforeValidator(non_negative)]
+Rate: TypeAlias = Annotated[float, BeforeValidator(rate)]
 Share: TypeAlias = Annotated[float, BeforeValidator(share)]
 
 Exponent: TypeAlias = Annotated[float, BeforeValidator(exponent)]
@@ -323,21 +343,32 @@ class Source(Spec):
     """Something that states a value: a datasheet, a page, a repository, a device."""
 
     key: Name
+    """Its name in the catalog."""
     title: Name
+    """Its title."""
     publisher: Name = ""
+    """Who published it."""
     url: Name = ""
+    """Where it is."""
     date: Name = ""
+    """When it was published or read, as YYYY-MM-DD."""
 
 
 class Origin(Spec):
     """Where one field's value comes from."""
 
     field: Name
+    """The field whose value it is, as ``peak_flops.bf16``."""
     kind: OriginKind
+    """What stands behind the value."""
     source: Source | None = None
+    """What states the value."""
     place: Name = ""
+    """Where in the source, as ``page 2``."""
     date: Name = ""
-    note: Annotated[str, Field(strict=True, max_length=2000)] = ""
+    """When it was read or measured, as YYYY-MM-DD."""
+    note: Annotated[str, BeforeValidator(lambda value: text(value, 2000))] = ""
+    """What else one should know."""
 
     def __str__(self) -> str:
         where = [self.source.title if self.source else "", self.place, self.date, self.note]

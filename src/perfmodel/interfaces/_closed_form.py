@@ -8,15 +8,10 @@ from typing import Any
 
 import sympy
 
+from perfmodel.base._messages import did_you_mean, plain, shown
 from perfmodel.base._num import as_array
-from perfmodel.base.errors import (
-    InvalidValueError,
-    NoRidgeError,
-    UnknownKeyError,
-    did_you_mean,
-    shown,
-)
-from perfmodel.base.spec import checked_positive
+from perfmodel.base.errors import InvalidValueError, NoRidgeError, UnknownKeyError
+from perfmodel.base.spec import checked_positive, positive
 from perfmodel.interfaces._symbols import exact_number, symbol
 
 
@@ -25,9 +20,13 @@ class ClosedForm:
     """An expression with its meaning: to read, to print, to evaluate."""
 
     meaning: str
+    """What it is, in words."""
     unit: str
+    """The unit of its value."""
     expression: sympy.Expr
-    absent: str = ""  # what a value of zero or below means, where there can be one
+    """The expression itself, as SymPy has it."""
+    absent: str = ""
+    """Why there may be no solution, in words; empty where there always is one."""
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -54,9 +53,18 @@ class ClosedForm:
         formula: Callable[..., Any] = sympy.lambdify(arguments, self.expression, "numpy")
 
         def on_floats(*values: Any, **named: Any) -> Any:
-            floats = [_float_array(value) for value in values]
+            names, given = self.symbols, len(values)
+            if given > len(names) or sorted(named) != list(names[given:]):
+                got = [*names[:given], *named]
+                raise InvalidValueError(f"symbols: expected {', '.join(names)}, got {shown(got)}")
+            floats = [_float_array(x) for x in (*values, *(named[key] for key in names[given:]))]
+            try:
+                np.broadcast_shapes(*(array.shape for array in floats))
+            except ValueError:
+                shapes = [array.shape for array in floats]
+                raise InvalidValueError(f"symbols: shapes differ: {shown(shapes)}") from None
             with np.errstate(divide="ignore", invalid="ignore"):
-                found = formula(*floats, **{key: _float_array(named[key]) for key in named})
+                found = formula(*floats)
             if self.absent:
                 found = np.where((found > 0) & np.isfinite(found), found, np.nan)
             return found[()] if isinstance(found, np.ndarray) else found
@@ -77,7 +85,8 @@ class ClosedForm:
         """
         for name in values:
             if name not in self.symbols:
-                raise UnknownKeyError(f"{name}: not a symbol; {did_you_mean(name, self.symbols)}")
+                known = did_you_mean(name, self.symbols)
+                raise UnknownKeyError(f"{plain(name)}: not a symbol; {known}")
         for name in self.symbols:
             if name not in values:
                 raise InvalidValueError(f"{name}: required, but missing")
@@ -96,7 +105,15 @@ def _number(name: str, value: Any) -> int | float:
 
 def _float_array(value: Any) -> Any:
     """Floats: in integer arrays, products of sizes would wrap around."""
+    import numpy as np
+
     try:
-        return as_array(value)
-    except (TypeError, ValueError, OverflowError):
+        given = np.asarray(value)
+        if given.dtype.kind == "O":  # fractions, and integers beyond 64 bits
+            flat = [positive(item) for item in given.flat]
+            return as_array(flat).reshape(given.shape)
+        if given.dtype.kind not in "iuf":
+            raise TypeError
+        return as_array(given)
+    except Exception:  # texts, truth values, and objects that only pretend to be numbers
         raise InvalidValueError(f"symbols: expected numbers, got {shown(value)}") from None

@@ -6,7 +6,8 @@ from typing import Any, Final, TypeVar
 
 import sympy
 
-from perfmodel.base.errors import InvalidValueError
+from perfmodel.base._messages import did_you_mean, plain, shown
+from perfmodel.base.errors import InvalidValueError, UnknownKeyError
 from perfmodel.base.spec import Spec
 from perfmodel.machine.hardware import GpuSpec, PeakFlops
 from perfmodel.work.layers import Attention, FeedForward
@@ -21,15 +22,24 @@ def symbol(name: str) -> sympy.Symbol:
     return sympy.Symbol(name, positive=True)
 
 
-batch: Final = symbol("B")  # sequences
-context: Final = symbol("S")  # tokens
-tokens: Final = symbol("T")  # tokens a pass
-inner: Final = symbol("k")  # inputs of a matrix
-outer: Final = symbol("n")  # outputs of a matrix
-peak: Final = symbol("F")  # FLOP/s
-bandwidth: Final = symbol("beta")  # B/s
-capacity: Final = symbol("C")  # B
-target: Final = symbol("t")  # s
+batch: Final = symbol("B")
+"""Sequences, B [1]."""
+context: Final = symbol("S")
+"""Tokens that a new token attends, itself included, S [1]."""
+tokens: Final = symbol("T")
+"""Tokens a pass, T [1]."""
+inner: Final = symbol("k")
+"""Inputs of a matrix, k [1]."""
+outer: Final = symbol("n")
+"""Outputs of a matrix, n [1]."""
+peak: Final = symbol("F")
+"""Dense peak of a 16-bit format, F [FLOP/s]."""
+bandwidth: Final = symbol("beta")
+"""Memory bandwidth, beta [B/s]."""
+capacity: Final = symbol("C")
+"""Memory capacity, C [B]."""
+target: Final = symbol("t")
+"""A step time that is asked for, t [s]."""
 
 
 def exact_number(value: Any) -> Any:
@@ -59,13 +69,21 @@ def twin(kind: type[S], **given: Any) -> S:
     Raises
     ------
     InvalidValueError
-        If a required field has no symbol and is not given.
+        If it is no kind of spec, or a required field has no symbol and is not given.
+    UnknownKeyError
+        If it has no field of a given name.
 
     Examples
     --------
     >>> twin(FeedForward).width
     f
     """
+    if not (isinstance(kind, type) and issubclass(kind, Spec)):
+        raise InvalidValueError(f"kind: expected a kind of Spec, got {shown(kind)}")
+    for name in given:
+        if name not in kind.model_fields:
+            known = did_you_mean(name, kind.model_fields)
+            raise UnknownKeyError(f"{kind.__name__}.{plain(name)}: unknown field; {known}")
     fields: dict[str, Any] = {}
     for name, field in kind.model_fields.items():
         extra = field.json_schema_extra
@@ -90,7 +108,14 @@ def exact(spec: S) -> S:
     -------
     Spec
         Unchecked; integers and floats are SymPy numbers.
+
+    Raises
+    ------
+    InvalidValueError
+        If it is no spec.
     """
+    if not isinstance(spec, Spec):
+        raise InvalidValueError(f"spec: expected a model or a chip, got {shown(spec)}")
     return type(spec).trusted(
         **{name: _exact_field(getattr(spec, name)) for name in type(spec).model_fields}
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sized
 from dataclasses import dataclass
 from itertools import islice
 from types import MappingProxyType
@@ -13,8 +13,9 @@ import numpy as np
 from perfmodel.answers._asked import check_subjects
 from perfmodel.answers.estimate import Phase
 from perfmodel.answers.steps import estimate_unchecked
+from perfmodel.base._messages import shown
 from perfmodel.base._num import as_array
-from perfmodel.base.errors import InvalidValueError, shown
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import MAX_COUNT, checked_flag
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
@@ -24,7 +25,7 @@ from perfmodel.work.step import Group
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_POINTS: Final = 100_000_000
+MAX_POINTS: Final = 10_000_000
 _BLOCK: Final = 2**14  # configurations that are computed at once
 _COLUMNS: Final = ("time", "floor", "bound", "tokens_per_second", "flops", "bytes")
 
@@ -34,13 +35,21 @@ class Sweep:
     """One array a quantity, one element a configuration; the order is that of the table."""
 
     columns: Mapping[str, Any]
+    """The arrays by name; each is an attribute too."""
     precision: str
+    """Name of the precision."""
+
+    def __repr__(self) -> str:
+        return f"<Sweep of {len(self):,} steps, {self.precision}: {', '.join(self.columns)}>"
 
     def __getattr__(self, name: str) -> Any:
         try:
             return self.__dict__["columns"][name]
         except KeyError:
             raise AttributeError(f"a sweep has no column {name!r}") from None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _frozen, (dict(self.columns), self.precision)
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values())))
@@ -119,7 +128,7 @@ def sweep(
     check_subjects(model, gpu)
     checked_flag("grid", grid)
     if context is not None and prompt is not None:
-        raise InvalidValueError("context: expected either it or prompt, got both")
+        raise InvalidValueError("context, prompt: expected one of them, got both")
     if context is not None:
         model.require_cache()
     elif prompt is None and model.has_cache:
@@ -158,9 +167,13 @@ def sweep(
                 columns[key] = np.empty(shape, dtype=np.asarray(value).dtype)
             columns[key][rows, row] = value
     columns = {key: value.ravel() for key, value in columns.items()}
+    return _frozen(columns, found.precision.name)
+
+
+def _frozen(columns: dict[str, Any], precision: str) -> Sweep:
     for column in columns.values():
         column.setflags(write=False)
-    return Sweep(columns=MappingProxyType(columns), precision=found.precision.name)
+    return Sweep(columns=MappingProxyType(columns), precision=precision)
 
 
 def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, slice]]:
@@ -176,17 +189,21 @@ def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, slice]]:
 def _counts(name: str, values: Any) -> Any:
     """Positive whole numbers as float64, so that no product of them wraps around."""
     try:
-        if isinstance(values, str | bytes | bytearray | dict | set):
+        if isinstance(values, int | float) and not isinstance(values, bool):
+            values = [values]
+        if isinstance(values, str | bytes | bytearray | memoryview | dict | set):
             raise TypeError
+        if isinstance(values, Sized) and len(values) > MAX_POINTS:
+            raise OverflowError
         if not isinstance(values, np.ndarray):
             values = list(islice(values, MAX_POINTS + 1))
-            if any(isinstance(value, bool) for value in values):
+            if any(isinstance(value, bool | np.bool_) for value in values):
                 raise TypeError
         numbers = np.asarray(values)
         if numbers.dtype.kind not in "iuf":
             raise TypeError
         array = as_array(numbers)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # no numbers, too many of them, or an iterator that fails
         expected = f"{name}: expected a sequence of positive whole numbers"
         raise InvalidValueError(f"{expected}, got {shown(values)}") from None
     if array.ndim != 1 or not array.size:

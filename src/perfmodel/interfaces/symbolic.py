@@ -14,7 +14,8 @@ import sympy
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.ridges import Balance, balance, one_sequence, one_token
 from perfmodel.answers.steps import estimate_unchecked
-from perfmodel.base.errors import InvalidValueError, NoRidgeError, shown
+from perfmodel.base._messages import shown
+from perfmodel.base.errors import InvalidValueError, NoRidgeError
 from perfmodel.base.precision import Precision
 from perfmodel.interfaces._closed_form import ClosedForm
 from perfmodel.interfaces._symbols import (

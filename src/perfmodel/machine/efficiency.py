@@ -6,8 +6,9 @@ import math
 
 from pydantic import Field
 
+from perfmodel.base._messages import shown
 from perfmodel.base._num import Num, is_plain, maximum, minimum
-from perfmodel.base.errors import InvalidValueError, shown
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import Exponent, Origin, QuantityOrZero, Share, Spec, quantity
 
 
@@ -34,6 +35,7 @@ class Efficiency(Spec):
         "p", "1", "How the roofs join: infinite is the larger, 1 is the sum", default=math.inf
     )
     origins: tuple[Origin, ...] = Field(default=(), repr=False)
+    """Where the values come from, one origin a field."""
 
     def time(self, *, compute: Num, memory: Num) -> Num:
         """Expected time of one call, never less than its own roof.

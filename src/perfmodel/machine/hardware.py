@@ -6,20 +6,21 @@ from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
-from perfmodel.base.errors import InvalidValueError, UnsupportedFormatError, shown
-from perfmodel.base.spec import Name, Origin, Quantity, Spec, quantity
+from perfmodel.base._messages import shown
+from perfmodel.base.errors import InvalidValueError, UnsupportedFormatError
+from perfmodel.base.spec import Name, Origin, Quantity, Rate, Spec, quantity
 
 
 class PeakFlops(Spec):
     """Dense peaks, one a number format that the matrix units compute in."""
 
-    fp32: Quantity | None = quantity("F_{fp32}", "FLOP/s", "Dense fp32 peak", default=None)
-    tf32: Quantity | None = quantity("F_{tf32}", "FLOP/s", "Dense tf32 peak", default=None)
-    fp16: Quantity | None = quantity("F_{fp16}", "FLOP/s", "Dense fp16 peak", default=None)
-    bf16: Quantity | None = quantity("F_{bf16}", "FLOP/s", "Dense bf16 peak", default=None)
-    fp8: Quantity | None = quantity("F_{fp8}", "FLOP/s", "Dense fp8 peak", default=None)
-    int8: Quantity | None = quantity("F_{int8}", "FLOP/s", "Dense int8 peak", default=None)
-    nvfp4: Quantity | None = quantity("F_{nvfp4}", "FLOP/s", "Dense nvfp4 peak", default=None)
+    fp32: Rate | None = quantity("F_{fp32}", "FLOP/s", "Dense fp32 peak", default=None)
+    tf32: Rate | None = quantity("F_{tf32}", "FLOP/s", "Dense tf32 peak", default=None)
+    fp16: Rate | None = quantity("F_{fp16}", "FLOP/s", "Dense fp16 peak", default=None)
+    bf16: Rate | None = quantity("F_{bf16}", "FLOP/s", "Dense bf16 peak", default=None)
+    fp8: Rate | None = quantity("F_{fp8}", "FLOP/s", "Dense fp8 peak", default=None)
+    int8: Rate | None = quantity("F_{int8}", "FLOP/s", "Dense int8 peak", default=None)
+    nvfp4: Rate | None = quantity("F_{nvfp4}", "FLOP/s", "Dense nvfp4 peak", default=None)
 
     @model_validator(mode="after")
     def _at_least_one(self) -> Self:
@@ -46,13 +47,15 @@ class GpuSpec(Spec):
     """
 
     name: Name
-    memory_bandwidth: Quantity = quantity(r"\beta", "B/s", "Peak memory bandwidth")
+    """A name to print."""
+    memory_bandwidth: Rate = quantity(r"\beta", "B/s", "Peak memory bandwidth")
     peak_flops: PeakFlops = Field(description="Dense peak per format [FLOP/s]")
     memory_capacity: Quantity | None = quantity("C", "B", "Memory as marketed", default=None)
     visible_capacity: Quantity | None = quantity(
         "C_v", "B", "Memory as a program sees it", default=None
     )
     origins: tuple[Origin, ...] = Field(default=(), repr=False)
+    """Where the values come from, one origin a field."""
 
     def peak(self, compute: str) -> float:
         """Dense peak of one format.

@@ -8,14 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from perfmodel.base._data import catalogs, printable, read_toml
-from perfmodel.base.errors import (
-    ConfigError,
-    InvalidValueError,
-    UnknownKeyError,
-    did_you_mean,
-    plain,
-    shown,
-)
+from perfmodel.base._messages import did_you_mean, plain, shown
+from perfmodel.base.errors import ConfigError, InvalidValueError, UnknownKeyError
 from perfmodel.base.spec import MAX_TEXT, Origin, Source, Spec
 from perfmodel.machine.hardware import GpuSpec, PeakFlops
 from perfmodel.sources.huggingface import read_hf
@@ -133,9 +127,10 @@ def read_gpu(path: str | Path) -> GpuSpec:
 
 
 def _known(what: str, key: str, keys: tuple[str, ...]) -> str:
-    if not isinstance(key, str) or key not in keys:
-        raise UnknownKeyError(f"{what}: no {what} {shown(key)}; {did_you_mean(key, keys)}")
-    return key
+    if isinstance(key, str) and key in keys:
+        return key
+    reader = {"gpu": "read_gpu for a TOML file", "model": "read_hf for a config.json"}[what]
+    raise UnknownKeyError(f"{what}: no {what} {shown(key)}; {did_you_mean(key, keys)}; {reader}")
 
 
 @cache
@@ -207,7 +202,8 @@ def _value(
         raise ConfigError(f"{printable(path)}: {field}.value: required, but missing")
     if item.get("unit", unit) != unit:
         raise ConfigError(
-            f"{printable(path)}: {field}.unit: expected {unit!r}, got {shown(item['unit'])}"
+            f"{printable(path)}: {field}.unit: expected {unit!r}, without a prefix, "
+            f"got {shown(item['unit'])}"
         )
     rest = {key: text for key, text in item.items() if key not in ("value", "unit")}
     return item["value"], _origin(path, field, rest, sources)

@@ -11,16 +11,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from perfmodel.base._data import printable, read_json, reason
+from perfmodel.base._messages import did_you_mean, plain, shown
 from perfmodel.base.errors import (
     ConfigError,
     InvalidValueError,
+    PerfModelError,
     UnsupportedModelError,
-    did_you_mean,
-    plain,
-    shown,
 )
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import MAX_TEXT, whole
+from perfmodel.base.spec import MAX_TEXT, Origin, whole
 from perfmodel.work.layers import Attention, FeedForward
 from perfmodel.work.layers.embedding import Embedding, Head
 from perfmodel.work.shape import Block, ModelShape
@@ -35,6 +34,7 @@ class Config:
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = values
+        self.asked: set[str] = set()
 
     def count(self, key: str, default: Any = _REQUIRED) -> int:
         """A positive whole number; null means the default."""
@@ -59,10 +59,11 @@ class Config:
 
     def get(self, key: str) -> Any:
         """Whatever is there, or None."""
+        self.asked.add(key)
         return self._values.get(key)
 
     def _found(self, key: str, default: Any) -> Any:
-        found = self._values.get(key)
+        found = self.get(key)
         if found is not None:
             return found
         if default is _REQUIRED:
@@ -106,16 +107,28 @@ def read_hf(source: str | Path | Mapping[str, Any]) -> ModelShape:
     >>> shape.params
     596049920
     """
-    values, name = _load(source)
+    values, name, where = _load(source)
+    try:
+        return _read(values, name, where)
+    except PerfModelError as error:
+        if where:
+            raise type(error)(f"{where}: {error}") from None
+        raise
+
+
+def _read(values: Mapping[str, Any], name: str, where: str) -> ModelShape:
     family = _family(values)
     config = Config(values)
     _refuse_what_is_not_read(config, family)
     shape = family.read(config)
-    named = values.get("_name_or_path")
+    precision = _checkpoint_precision(config)
+    used = sorted(config.asked & values.keys()) if where else []
+    origins = [Origin(field=key, kind="user", place=where) for key in used]
     return shape.model_copy(
         update={
-            "name": _text(named) or _text(name) or values["model_type"],
-            "precision": _checkpoint_precision(config),
+            "name": _text(values.get("_name_or_path")) or _text(name) or values["model_type"],
+            "precision": precision,
+            "origins": tuple(origins),
         }
     )
 
@@ -125,9 +138,10 @@ def _text(name: object) -> str:
     return plain(name, MAX_TEXT) if isinstance(name, str) else ""
 
 
-def _load(source: str | Path | Mapping[str, Any]) -> tuple[Mapping[str, Any], str]:
+def _load(source: str | Path | Mapping[str, Any]) -> tuple[Mapping[str, Any], str, str]:
+    """The config, a name for the model, and the file it stands in, if it does."""
     if isinstance(source, Mapping):
-        return source, ""
+        return source, "", ""
     if not isinstance(source, str | Path):
         raise ConfigError(f"config: expected a path or a dict, got {shown(source)}")
     path = Path(source)
@@ -140,8 +154,9 @@ def _load(source: str | Path | Mapping[str, Any]) -> tuple[Mapping[str, Any], st
             raise ConfigError(
                 f"{printable(path)}: expected a folder with a config.json, found none in it"
             )
-        return read_json(path / "config.json"), path.resolve().name
-    return read_json(path), path.stem if path.stem != "config" else path.resolve().parent.name
+        path = path / "config.json"
+    name = path.resolve().parent.name if path.stem == "config" else path.stem
+    return read_json(path), name, printable(path)
 
 
 # -- families ---------------------------------------------------------------------------------
@@ -160,7 +175,8 @@ def _family(values: Mapping[str, Any]) -> Family:
         raise ConfigError("config.model_type: required, but missing: is this a model's config?")
     if not isinstance(kind, str) or kind not in FAMILIES:
         raise UnsupportedModelError(
-            f"config.model_type: {shown(kind)} is not read; {did_you_mean(kind, FAMILIES)}"
+            # No nearest choice: a mixtral read as a mistral would be another model.
+            f"config.model_type: {shown(kind)} is not read; it reads {', '.join(FAMILIES)}"
         )
     return FAMILIES[kind]
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
+from perfmodel.base._messages import shown
 from perfmodel.base._num import is_zero
-from perfmodel.base.errors import InvalidValueError, shown
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import checked_choice
 from perfmodel.work.layers.layer import norm_step

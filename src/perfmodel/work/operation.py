@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple, Self, TypeAlias
 
+from pydantic import model_validator
+
 from perfmodel.base._num import Num
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import ComputeFormat, MatrixFormats, Precision
 from perfmodel.base.spec import Amount, Name, NonNegative, Spec, checked_count, quantity
 
@@ -18,15 +21,24 @@ class Operation(Spec):
     """
 
     name: Name
+    """As tables show it."""
     kind: OperationKind
+    """Which kind of kernel it is."""
     flops: Amount = quantity(r"W", "FLOP", "Floating-point operations of one call")
     weight_bytes: NonNegative = quantity(r"Q_w", "B", "Weights read by one call")
     activation_bytes: NonNegative = quantity(r"Q_a", "B", "Inputs and outputs of one call")
     kv_bytes: NonNegative = quantity(r"Q_{kv}", "B", "KV cache read and written by one call")
     calls: Amount = quantity(r"n_c", "1", "Calls in the step")
     compute: ComputeFormat
+    """What it computes in."""
     tokens: Amount = quantity(r"T", "1", "Tokens that one call processes")
     weights: Amount = quantity(r"n_w", "1", "Matrix weights that one call reads")
+
+    @model_validator(mode="after")
+    def _moves_something(self) -> Self:
+        if not self.nbytes:
+            raise InvalidValueError("Operation: expected some bytes to move, got none")
+        return self
 
     @property
     def nbytes(self) -> float:

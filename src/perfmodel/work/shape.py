@@ -7,14 +7,9 @@ from typing import Annotated, Any, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
+from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base._num import Num, highest
-from perfmodel.base.errors import (
-    InvalidValueError,
-    NoCacheError,
-    UnknownKeyError,
-    did_you_mean,
-    shown,
-)
+from perfmodel.base.errors import InvalidValueError, NoCacheError, UnknownKeyError
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, Name, Origin, Spec, checked_count, quantity
 from perfmodel.work.layers import AnyLayer, Attention, FeedForward, Totals
@@ -33,11 +28,15 @@ class ModelShape(Spec):
     """
 
     name: Name = "model"
+    """A name to print."""
     hidden: Count | None = quantity("d", "1", "Width of the residual stream", default=None)
     vocab: Count | None = quantity("V", "1", "Rows of the token embedding", default=None)
     blocks: tuple[Block, ...] = Field(min_length=1)
+    """Pairs of repeats and layers, in running order."""
     embedding: Embedding | None = None
+    """The token embedding; None for a model without."""
     head: Head | None = None
+    """The output head; None for a model without."""
     max_context: Count | None = quantity(
         "S_{max}", "1", "Context that a model with rotary positions was made for", default=None
     )
@@ -45,6 +44,7 @@ class ModelShape(Spec):
         default=None, description="What the checkpoint is stored in, where it says so"
     )
     origins: tuple[Origin, ...] = Field(default=(), repr=False)
+    """Where the values come from, one origin a field."""
 
     @model_validator(mode="after")
     def _widths_are_known(self) -> Self:
@@ -58,6 +58,11 @@ class ModelShape(Spec):
         if self.head is not None and self.head.tied and self.embedding is None:
             raise InvalidValueError("ModelShape.head: a tied head needs an embedding to share")
         return self
+
+    def __repr__(self) -> str:
+        return f"<ModelShape {self.name}: {self.params:,} parameters in {self.layers} blocks>"
+
+    __str__ = __repr__
 
     # -- ways to make one -----------------------------------------------------------------------
 

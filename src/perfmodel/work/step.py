@@ -52,6 +52,7 @@ class Step(Spec):
     """
 
     groups: tuple[Group, ...] = Field(min_length=1)
+    """The groups, one or more."""
 
     @cached_property
     def tokens(self) -> Num:

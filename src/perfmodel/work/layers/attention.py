@@ -26,6 +26,7 @@ class Attention(Layer):
     """
 
     kind: Literal["attention"] = "attention"
+    """Tells the layers apart."""
     heads: Count = quantity("h", "1", "Query heads")
     kv_heads: Count = quantity("g", "1", "Key/value heads")
     head_dim: Count = quantity("d_h", "1", "Width of one head")
@@ -33,8 +34,11 @@ class Attention(Layer):
         "w", "1", "Tokens that a query attends at most, itself included", default=None
     )
     qkv_bias: Flag = False
+    """Whether the QKV projection has a bias."""
     output_bias: Flag = False
+    """Whether the output projection has a bias."""
     qk_norm: Flag = False
+    """Whether queries and keys are normed, head by head."""
 
     @model_validator(mode="after")
     def _queries_share_evenly(self) -> Self:
@@ -106,7 +110,7 @@ class Attention(Layer):
         cached = sum(kv_tokens_moved(g, self.window) for g in step.groups)
         query_bytes = precision.linear.outputs.nbytes(self.query_width, 1)
         return Operation.trusted(
-            name="attention",
+            name="attention" if self.window is None else "window attention",
             kind="attention",
             flops=2 * self.query_width * twice_pairs,
             weight_bytes=0,

@@ -91,7 +91,9 @@ class Head(Spec):
     """The last norm and the projection onto the vocabulary; tied, it is the embedding's table."""
 
     tied: Flag = False
+    """Whether its table is the embedding's."""
     norm: Norm | None = "rms"
+    """The norm before it; None for none."""
 
     def params(self, hidden: Num, vocab: Num) -> Num:
         """Parameters that no other part holds.

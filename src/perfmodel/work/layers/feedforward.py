@@ -20,9 +20,12 @@ class FeedForward(Layer):
     """Two matrices (up, down), or three (gate, up, down) when gated; gate and up run fused."""
 
     kind: Literal["feedforward"] = "feedforward"
+    """Tells the layers apart."""
     width: Count = quantity("f", "1", "Inner width")
     gated: Flag = True
+    """Whether there is a gate beside the up projection."""
     bias: Flag = False
+    """Whether the projections have biases."""
 
     @property
     def up_width(self) -> Num:

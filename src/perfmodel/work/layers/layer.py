@@ -43,6 +43,7 @@ class Layer(Spec):
     """One kind of layer; ``hidden`` is the width of the residual stream it reads and writes."""
 
     norm: Norm | None = "rms"
+    """The norm before the layer; None for none."""
 
     def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
         """The weight matrices, in the order they are used.

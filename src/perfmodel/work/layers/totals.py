@@ -24,7 +24,9 @@ class Totals(Layer):
     """
 
     kind: Literal["totals"] = "totals"
+    """Tells the layers apart."""
     norm: Norm | None = None
+    """A lump has none."""
     matrix_weights: Count = quantity("n_p", "1", "Parameters, all of them matrix weights")
     kv_values_per_token: Count | None = quantity(
         "n_{kv}", "1", "Numbers that a token adds to the cache", default=None

@@ -1,0 +1,162 @@
+"""What the command line prints: rows of numbers, and tables, JSON and CSV made of them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from perfmodel.answers.estimate import Estimate
+from perfmodel.roofline import memory_time
+
+
+@dataclass(frozen=True)
+class Row:
+    """One step; names are those of ``Estimate``, times in s, rates in tokens/s.
+
+    Where the chip lacks a format there are no numbers, and ``note`` says so.
+    """
+
+    model: str
+    gpu: str
+    precision: str
+    phase: str
+    batch: int
+    context: int
+    time: float | None = None
+    weight_time: float | None = None
+    kv_time: float | None = None
+    activation_time: float | None = None
+    compute_time: float | None = None
+    tokens_per_second: float | None = None
+    tokens_per_second_per_user: float | None = None
+    bound: str | None = None
+    fits: bool | None = None
+    note: str = ""
+
+    @classmethod
+    def of(cls, step: Estimate) -> Row:
+        """The row of an estimate of one group of sequences."""
+        group = step.step.groups[0]
+
+        def at_bandwidth(nbytes: float) -> float:
+            found: float = memory_time(nbytes=nbytes, bandwidth=step.gpu.memory_bandwidth)
+            return found
+
+        return cls(
+            model=step.model.name,
+            gpu=step.gpu.name,
+            precision=step.precision.name,
+            phase=step.phase,
+            batch=group.count,
+            context=group.context,
+            time=step.time,
+            weight_time=at_bandwidth(step.weight_traffic),
+            kv_time=at_bandwidth(step.kv_traffic),
+            activation_time=at_bandwidth(step.activation_traffic),
+            compute_time=step.compute_time,
+            tokens_per_second=step.tokens_per_second,
+            tokens_per_second_per_user=step.tokens_per_second / group.count,
+            bound=step.bound,
+            fits=step.fits,
+            note="; ".join(_notes(step)),
+        )
+
+
+def _notes(step: Estimate) -> list[str]:
+    notes = [f"does not fit: {step.memory.shortfall()}"] if step.fits is False else []
+    made_for, context = step.model.max_context, step.step.groups[0].context
+    if made_for is not None and context > made_for:
+        notes.append(f"made for {made_for:,} tokens of context")
+    return notes
+
+
+_TIMES = {
+    "step ms": "time",
+    "weights ms": "weight_time",
+    "KV ms": "kv_time",
+    "act. ms": "activation_time",
+    "math ms": "compute_time",
+}
+_RATES = {"tokens/s": "tokens_per_second", "per user": "tokens_per_second_per_user"}
+
+
+def step_table(title: str, first: dict[str, str], rows: Sequence[Row]) -> Table:
+    """Steps as a table: the columns that tell them apart, then the numbers.
+
+    Parameters
+    ----------
+    title : str
+        A line above [text].
+    first : dict of str to str
+        Heading and field of each column that tells the rows apart.
+    rows : sequence of Row
+        The steps.
+
+    Returns
+    -------
+    rich.table.Table
+        One line a step.
+    """
+    table = plain_table(title)
+    for heading in first:
+        table.add_column(heading, justify="right" if heading in ("batch", "prompt") else "left")
+    for heading in (*_TIMES, *_RATES):
+        table.add_column(heading, justify="right")
+    table.add_column("limit")
+    table.add_column("")
+    for row in rows:
+        table.add_row(
+            *(_text(getattr(row, field), "{:,}") for field in first.values()),
+            *(_text(getattr(row, field), "{:,.2f}", 1e3) for field in _TIMES.values()),
+            *(_text(getattr(row, field), "{:,.0f}") for field in _RATES.values()),
+            row.bound or "-",
+            row.note,
+        )
+    return table
+
+
+def _text(value: Any, form: str, scale: float = 1) -> str:
+    if value is None or isinstance(value, str):
+        return value or "-"
+    return form.format(value * scale)
+
+
+def plain_table(title: str = "", *headings: str) -> Table:
+    """A table without rules; ``print_table`` takes its cells literally, never as markup."""
+    table = Table(
+        title=title or None, title_justify="left", title_style="", box=None, pad_edge=False
+    )
+    for heading in headings:
+        table.add_column(heading)
+    return table
+
+
+def print_table(table: Table) -> None:
+    """Print a table at its full width: a terminal may wrap it, but nothing is cut."""
+    for column in table.columns:
+        column.no_wrap = True
+    console = Console(width=10_000, highlight=False, markup=False, emoji=False)
+    with console.capture() as captured:
+        console.print(table)
+    print("\n".join(line.rstrip() for line in captured.get().splitlines()))
+
+
+def print_json(value: Any) -> None:
+    """Print JSON, indented."""
+    print(json.dumps(value, indent=2))
+
+
+def print_csv(rows: Sequence[Row]) -> None:
+    """Print rows as CSV with a header."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in fields(Row)], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(asdict(row) for row in rows)
+    print(text.getvalue(), end="")
