@@ -99,7 +99,7 @@ NAMES = ["a\nb", "\x1b[31m", "\ud800", "\u202e", "x" * 5000]
 ODD = [np.array(["bf16", "fp8"]), np.array([1, 2]), pd.Series(["bf16"]), pd.DataFrame(), pd.NA]
 ODD += [Raises(), EqualToAll(), Unprintable(), HUGE, b"bf16", ["bf16"], {}, MODEL]
 NO_NUMBERS = [bytearray(b"8"), memoryview(b"8"), np.array(8), np.array([8]), np.True_]
-NO_NUMBERS += [np.timedelta64(8), np.datetime64("2020"), pd.NA, pd.NaT, Decimal("nan"), HUGE]
+NO_NUMBERS += [np.timedelta64(8, "s"), np.datetime64("2020"), pd.NA, pd.NaT, Decimal("nan"), HUGE]
 NO_NUMBERS += [Raises(), Raises(KeyError), RaisingReal(), RaisingReal(ZeroDivisionError)]
 
 
@@ -435,7 +435,7 @@ def test_what_is_no_number(ask, bad):
 
 
 ROWS = [[True], [1, True], [1, np.True_], np.array([True]), np.array([1, 2], "m8[s]")]
-ROWS += [[np.timedelta64(8)], ["8"], [HUGE], [math.nan], np.array(8), pd.Series([1, None])]
+ROWS += [[np.timedelta64(8, "s")], ["8"], [HUGE], [math.nan], np.array(8), pd.Series([1, None])]
 ROWS += [[Raises()], Raises(), RaisingIterator(), [1j], [pd.NA], np.array([8], "M8[s]")]
 ROWS += [[np.array([])], memoryview(b"ab"), bytearray(b"ab")]
 
@@ -491,7 +491,7 @@ def test_fields_have_names(ask):
         ((-math.inf, "B"), "-inf B"),
         ((1e25, "B"), "1.00e+25 B"),
         ((1e-20, "s"), "1.00e-20 s"),
-        ((1.0, "B", 0), "1 B"),
+        ((1.0, "B", 1), "1 B"),
         ((-5e3, "B"), "-5.00 kB"),
     ],
 )

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.steps import decode
 from perfmodel.base.errors import UnsupportedFormatError
+from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Name, Spec, checked_list
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
@@ -104,7 +105,7 @@ def compare(
     """
     models = checked_list("model", model, one=ModelShape)
     gpus = checked_list("gpu", gpu, one=GpuSpec)
-    wanted = checked_list("precisions", precisions)
+    wanted = checked_list("precisions", precisions, one=Precision)
     rows = [_row(m, g, p, batch, context, efficiency) for m in models for g in gpus for p in wanted]
     return Comparison(rows=tuple(rows))
 

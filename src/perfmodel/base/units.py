@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Final
 
+from perfmodel.base._messages import shown
+from perfmodel.base.errors import InvalidValueError
+from perfmodel.base.spec import checked_count
+
 KB: Final = 1e3
 MB: Final = 1e6
 GB: Final = 1e9
@@ -47,6 +51,11 @@ def si(value: float, unit: str, digits: int = 3) -> str:
     str
         For instance ``"3.35 TB/s"``.
 
+    Raises
+    ------
+    InvalidValueError
+        If the value is not a number, or ``digits`` not a positive whole number.
+
     Examples
     --------
     >>> si(3.35e12, "B/s")
@@ -56,12 +65,17 @@ def si(value: float, unit: str, digits: int = 3) -> str:
     >>> si(999.9996, "B")
     '1.00 kB'
     """
+    digits = min(checked_count("digits", digits), 17)
+    try:
+        value = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidValueError(f"value: expected a number, got {shown(value)}") from None
     if value == 0:
         return f"0 {unit}"
     # Round first, so that 999.9996 becomes 1.00 k and not 1e+03.
-    value = float(f"{value:.{max(digits - 1, 0)}e}")
+    value = float(f"{value:.{digits - 1}e}")
     if not _PREFIXES[-1][0] <= abs(value) < 1e3 * _PREFIXES[0][0]:
-        return f"{value:.{max(digits - 1, 0)}e} {unit}"
+        return f"{value:.{digits - 1}e} {unit}"
     scale, prefix = next(p for p in _PREFIXES if abs(value) >= p[0])
     scaled = value / scale
     whole_digits = len(str(int(abs(scaled))))
