@@ -44,24 +44,29 @@ PRECISION = "base/precision.py"
 HF = "sources/huggingface.py"
 
 MUTANTS = (
-    Mutant("a multiply-add is one FLOP", OPERATION, "flops=2 * tokens", "flops=tokens"),
+    Mutant(
+        "a multiply-add is one FLOP",
+        OPERATION,
+        "flops=2 * weights * tokens",
+        "flops=weights * tokens",
+    ),
     Mutant(
         "weights are read again for every token",
         OPERATION,
-        "weight_bytes=formats.weights.nbytes(weights, matrix.outer)",
-        "weight_bytes=tokens * formats.weights.nbytes(weights, matrix.outer)",
+        "weight_bytes=weight_bytes,",
+        "weight_bytes=tokens * weight_bytes,",
     ),
     Mutant(
         "outputs are not written",
         OPERATION,
-        "activation_bytes=inputs + outputs",
-        "activation_bytes=inputs",
+        " + formats.outputs.nbytes(outer, 1)",
+        "",
     ),
     Mutant(
         "activations take the weights' format",
         OPERATION,
-        "inputs = formats.inputs.nbytes(",
-        "inputs = formats.weights.nbytes(",
+        "formats.inputs.nbytes(inner, 1)",
+        "formats.weights.nbytes(inner, 1)",
     ),
     Mutant(
         "attention has half its FLOPs",

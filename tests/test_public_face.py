@@ -18,6 +18,7 @@ from perfmodel.machine.efficiency import IDEAL
 FACE = """
 class Attention(norm, kind, heads, kv_heads, head_dim, window, qkv_bias, output_bias, qk_norm)
     .cache_bytes(self, group, kv)
+    .costs(self, hidden, precision)
     .kv_values
     .matrices(self, hidden)
     .operations(self, hidden, step, precision, calls)
@@ -57,6 +58,7 @@ class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weig
     .memory_utilization
     .network_time
     .operations
+    .origins
     .rows(self)
     .sources
     .sums
@@ -66,6 +68,7 @@ class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weig
     .weight_traffic
 class FeedForward(norm, kind, width, gated, bias)
     .cache_bytes(self, group, kv)
+    .costs(self, hidden, precision)
     .matrices(self, hidden)
     .operations(self, hidden, step, precision, calls)
     .params(self, hidden)
@@ -103,6 +106,7 @@ class ModelShape(name, hidden, vocab, blocks, embedding, head, max_context, prec
     .has_cache
     .kv_bytes_per_token(self, precision=None, *, context=1)
     .layers
+    .mtp_params
     .params
     .position_limit
     .require_cache(self)
@@ -132,6 +136,7 @@ class Sweep()
     .to_frame(self)
 class Totals(norm, kind, matrix_weights, kv_values_per_token, kv_bytes_per_token)
     .cache_bytes(self, group, kv)
+    .costs(self, hidden, precision)
     .has_cache
     .matrices(self, hidden)
     .operations(self, hidden, step, precision, calls)

@@ -10,7 +10,7 @@ from pydantic import computed_field, model_validator
 from perfmodel.answers.memory import DeviceMemory, memory_of
 from perfmodel.base._num import Num, maximum, where
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import Flag, Source, Spec
+from perfmodel.base.spec import Flag, Origin, Source, Spec
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.roofline import compute_time, memory_time
@@ -304,10 +304,17 @@ class Estimate(Spec):
         return assumptions(self)
 
     @property
+    def origins(self) -> tuple[Origin, ...]:
+        """Where the values that were used come from: the chip's, the model's, the efficiency's."""
+        used = {"memory_bandwidth", *(f"peak_flops.{op.compute}" for op in self.operations)}
+        used.add("visible_capacity" if self.gpu.visible_capacity else "memory_capacity")
+        chip = (origin for origin in self.gpu.origins if origin.field in used)
+        return (*chip, *self.model.origins, *self.efficiency.origins)
+
+    @property
     def sources(self) -> tuple[Source, ...]:
-        """The sources of the chip's, the model's and the efficiency's values, each once."""
-        origins = (*self.gpu.origins, *self.model.origins, *self.efficiency.origins)
-        found = {origin.source.key: origin.source for origin in origins if origin.source}
+        """The sources of these values, each once."""
+        found = {origin.source.key: origin.source for origin in self.origins if origin.source}
         return tuple(found.values())
 
     def rows(self) -> list[OperationTime]:

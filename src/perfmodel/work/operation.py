@@ -91,18 +91,40 @@ def linear(matrix: Matrix, *, tokens: Num, formats: MatrixFormats, calls: Num = 
     >>> op.flops, op.nbytes  # 2 * 4 * 1e8; 4 bytes * (1e8 + 4 * 2e4)
     (800000000, 400320000.0)
     """
-    weights = matrix.inner * matrix.outer
-    inputs = formats.inputs.nbytes(tokens * matrix.inner, tokens)
-    outputs = formats.outputs.nbytes(tokens * matrix.outer, tokens)
+    return product(matrix_cost(matrix, formats), tokens=tokens, calls=calls)
+
+
+class MatrixCost(NamedTuple):
+    """What a matrix product costs: a part that stands, and a part that every token adds."""
+
+    name: str
+    weights: Num  # 1
+    weight_bytes: Num  # B
+    token_bytes: Num  # B, inputs and outputs of one token
+    compute: str
+
+
+def matrix_cost(matrix: Matrix, formats: MatrixFormats) -> MatrixCost:
+    """The cost of a matrix in given formats, whatever the step."""
+    name, inner, outer = matrix
+    weights = inner * outer
+    token_bytes = formats.inputs.nbytes(inner, 1) + formats.outputs.nbytes(outer, 1)
+    weight_bytes = formats.weights.nbytes(weights, outer)
+    return MatrixCost(name, weights, weight_bytes, token_bytes, formats.compute)
+
+
+def product(cost: MatrixCost, *, tokens: Num, calls: Num = 1) -> Operation:
+    """So many tokens through a matrix whose cost is known."""
+    name, weights, weight_bytes, token_bytes, compute = cost
     return Operation.trusted(
-        name=matrix.name,
+        name=name,
         kind="linear",
-        flops=2 * tokens * weights,
-        weight_bytes=formats.weights.nbytes(weights, matrix.outer),
-        activation_bytes=inputs + outputs,
+        flops=2 * weights * tokens,
+        weight_bytes=weight_bytes,
+        activation_bytes=token_bytes * tokens,
         kv_bytes=0,
         calls=calls,
-        compute=formats.compute,
+        compute=compute,
         tokens=tokens,
         weights=weights,
     )

@@ -277,6 +277,11 @@ class ModelShape(Spec):
         return self.params
 
     @property
+    def mtp_params(self) -> int:
+        """Parameters of extra prediction layers, not in ``params``; dense models have none [1]."""
+        return 0
+
+    @property
     def layers(self) -> int:
         """Blocks of the model [1]."""
         return sum(repeats for repeats, _ in self.blocks)

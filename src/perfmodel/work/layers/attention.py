@@ -12,7 +12,7 @@ from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Format, Precision
 from perfmodel.base.spec import Count, Flag, quantity
 from perfmodel.work.layers.layer import Layer, norm_params, norm_step
-from perfmodel.work.operation import Matrix, Operation, linear
+from perfmodel.work.operation import Matrix, Operation, product
 from perfmodel.work.step import Group, Step
 
 
@@ -81,11 +81,11 @@ class Attention(Layer):
         self, hidden: Num, step: Step, precision: Precision, calls: Num
     ) -> Iterable[Operation]:
         """QKV projection, attention itself, output projection."""
-        qkv, output = self.matrices(hidden)
+        qkv, output = self.costs(hidden, precision)
         tokens = step.tokens
-        yield linear(qkv, tokens=tokens, formats=precision.linear, calls=calls)
+        yield product(qkv, tokens=tokens, calls=calls)
         yield self._attend(step, tokens, precision, calls)
-        yield linear(output, tokens=tokens, formats=precision.linear, calls=calls)
+        yield product(output, tokens=tokens, calls=calls)
 
     def small_steps(
         self, hidden: Num, tokens: Num, precision: Precision, calls: Num

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Final, Literal, TypeAlias
 
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Format, Precision
 from perfmodel.base.spec import Spec
-from perfmodel.work.operation import Matrix, Operation, linear, small_step
+from perfmodel.work.operation import (
+    Matrix,
+    MatrixCost,
+    Operation,
+    matrix_cost,
+    product,
+    small_step,
+)
 from perfmodel.work.step import Group, Step
 
 Norm: TypeAlias = Literal["rms", "layer"]
@@ -148,8 +156,34 @@ class Layer(Spec):
             Each with as many calls.
         """
         tokens = step.tokens
-        for matrix in self.matrices(hidden):
-            yield linear(matrix, tokens=tokens, formats=precision.linear, calls=calls)
+        for cost in self.costs(hidden, precision):
+            yield product(cost, tokens=tokens, calls=calls)
+
+    def costs(self, hidden: Num, precision: Precision) -> tuple[MatrixCost, ...]:
+        """What each matrix costs, whatever the step: counted once, for a layer does not change.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        precision : Precision
+            What each part is stored, moved and computed in.
+
+        Returns
+        -------
+        tuple of MatrixCost
+            In the order of ``matrices``.
+        """
+        key = hidden, precision
+        if key not in self._costs:
+            self._costs[key] = tuple(
+                matrix_cost(matrix, precision.linear) for matrix in self.matrices(hidden)
+            )
+        return self._costs[key]
+
+    @cached_property
+    def _costs(self) -> dict[tuple[Num, Precision], tuple[MatrixCost, ...]]:
+        return {}
 
     def small_steps(
         self, hidden: Num, tokens: Num, precision: Precision, calls: Num
