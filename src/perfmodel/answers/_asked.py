@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from perfmodel.base._messages import shown
 from perfmodel.base.errors import InvalidValueError
-from perfmodel.base.spec import checked_count
+from perfmodel.base.spec import checked_count, checked_kind
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group
@@ -18,12 +17,19 @@ def check_subjects(model: ModelShape, gpu: GpuSpec) -> None:
     InvalidValueError
         If one of them is something else.
     """
-    if not isinstance(model, ModelShape):
-        raise InvalidValueError(
-            f"model: expected a ModelShape (pm.model(key) or pm.read_hf(path)), got {shown(model)}"
-        )
-    if not isinstance(gpu, GpuSpec):
-        raise InvalidValueError(f"gpu: expected a GpuSpec (pm.gpu(key)), got {shown(gpu)}")
+    checked_kind("model", model, ModelShape, "pm.model(key) or pm.read_hf(path)")
+    check_gpu(gpu)
+
+
+def check_gpu(gpu: GpuSpec) -> None:
+    """Refuse anything but a chip.
+
+    Raises
+    ------
+    InvalidValueError
+        If it is something else.
+    """
+    checked_kind("gpu", gpu, GpuSpec, "pm.gpu(key) or pm.read_gpu(path)")
 
 
 def decode_group(model: ModelShape, batch: int, context: int | None, shared_past: int) -> Group:

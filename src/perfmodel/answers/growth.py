@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Self
 from pydantic import Field, model_validator
 
 from perfmodel.answers.memory import largest
-from perfmodel.base._messages import shown
 from perfmodel.base.errors import InvalidValueError, UnboundedError
 from perfmodel.base.spec import (
     Count,
@@ -17,6 +16,7 @@ from perfmodel.base.spec import (
     Quantity,
     Spec,
     checked_count,
+    checked_kind,
     checked_list,
     quantity,
 )
@@ -100,8 +100,7 @@ def kv_growth(
     >>> growth.kv, growth.overtakes  # 64 * 1e5 B a token; 16e9 / 6.4e6 = 2500 tokens
     ((6400000000.0,), 2501)
     """
-    if not isinstance(model, ModelShape):
-        raise InvalidValueError(f"model: expected a ModelShape, got {shown(model)}")
+    checked_kind("model", model, ModelShape, "pm.model(key) or pm.read_hf(path)")
     model.require_cache()
     formats = model.resolve_precision(precision)
     batch = checked_count("batch", batch)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from perfmodel.answers._asked import check_subjects
+from perfmodel.answers._asked import check_gpu, check_subjects
 from perfmodel.answers.memory import largest
-from perfmodel.base._messages import shown
 from perfmodel.base._num import Num
-from perfmodel.base.errors import InvalidValueError, NoRidgeError, UnboundedError
+from perfmodel.base.errors import NoRidgeError, UnboundedError
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import checked_count, checked_positive
 from perfmodel.machine.hardware import GpuSpec
@@ -363,6 +362,5 @@ def _formats(precision: PrecisionLike) -> Precision:
 
 
 def _matrix_peak(gpu: GpuSpec, precision: PrecisionLike) -> float:
-    if not isinstance(gpu, GpuSpec):
-        raise InvalidValueError(f"gpu: expected a GpuSpec (pm.gpu(key)), got {shown(gpu)}")
+    check_gpu(gpu)
     return gpu.peak(_formats(precision).linear.compute)

@@ -6,10 +6,8 @@ from typing import Literal
 
 from perfmodel.answers._asked import check_subjects, decode_group
 from perfmodel.answers.estimate import Estimate, Phase
-from perfmodel.base._messages import shown
 from perfmodel.base._num import as_array
-from perfmodel.base.errors import InvalidValueError
-from perfmodel.base.spec import checked_choice, checked_count, checked_flag
+from perfmodel.base.spec import checked_choice, checked_count, checked_flag, checked_kind
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.work.forward import SmallSteps
@@ -70,8 +68,7 @@ def estimate(
     520
     """
     check_subjects(model, gpu)
-    if not isinstance(step, Step):
-        raise InvalidValueError(f"step: expected a Step, got {shown(step)}")
+    checked_kind("step", step, Step, "pm.Step(groups=(pm.Group(...),))")
     return estimate_unchecked(
         "step",
         model,
@@ -261,8 +258,7 @@ def estimate_unchecked(
 ) -> Estimate:
     """The estimate of a step whose numbers have been checked, or are arrays or symbols."""
     checked_flag("weights_only", weights_only)
-    if not isinstance(efficiency, Efficiency):
-        raise InvalidValueError(f"efficiency: expected an Efficiency, got {shown(efficiency)}")
+    checked_kind("efficiency", efficiency, Efficiency)
     found = Estimate.trusted(
         phase=phase,
         model=model,

@@ -258,6 +258,19 @@ def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
         raise InvalidValueError(f"{name}: expected one of {', '.join(choices)}, got {shown(value)}")
 
 
+def checked_kind(name: str, value: Any, kind: type, hint: str = "") -> None:
+    """Refuse an argument that is not of a class; the hint says where to get one.
+
+    Raises
+    ------
+    InvalidValueError
+        If the value is of another kind.
+    """
+    if not isinstance(value, kind):
+        where = f" ({hint})" if hint else ""
+        raise InvalidValueError(f"{name}: expected {kind.__name__}{where}, got {shown(value)}")
+
+
 def checked_flag(name: str, value: Any) -> None:
     """Refuse a flag that is neither True nor False: the text "no" would count as yes.
 

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 import sympy
 
+from perfmodel.answers._asked import check_subjects
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.ridges import Balance, balance, one_sequence, one_token
 from perfmodel.answers.steps import estimate_unchecked
-from perfmodel.base._messages import shown
 from perfmodel.base.errors import InvalidValueError, NoRidgeError
 from perfmodel.base.precision import Precision
 from perfmodel.interfaces._closed_form import ClosedForm
@@ -252,19 +252,16 @@ every batch: memory-bound wherever it is the smaller
     formats = _formats(precision, model)
     at_ridge = ridge(peak=chip.peak(formats.attention), bandwidth=chip.memory_bandwidth)
     reached = limit_of_attention_intensity(model=model, precision=formats).expression
-    # The intensity grows with the context towards its limit.
-    below = sympy.simplify(reached - at_ridge).is_negative
-    if below:
-        side = "below it, memory-bound"
-    elif below is False:
-        side = "above it for long contexts, compute-bound there"
-    else:
-        side = ""
-    ends = f": {side}" if side else ": memory-bound wherever it is the smaller"
+    # The intensity grows with the context towards its limit; on symbols the side stays open.
+    side = {
+        True: "below it, memory-bound",
+        False: "above it for long contexts, compute-bound there",
+        None: "memory-bound wherever it is the smaller",
+    }[sympy.simplify(reached - at_ridge).is_negative]
     raise NoRidgeError(
         "attention: FLOPs and bytes both grow with the batch, so its intensity "
         f"({_short(reached)} FLOP/B for long contexts) stays on one side of the ridge "
-        f"({_short(at_ridge)} FLOP/B) at every batch{ends}"
+        f"({_short(at_ridge)} FLOP/B) at every batch: {side}"
     )
 
 
@@ -524,14 +521,10 @@ def max_context_for_capacity(
 
 
 def _subjects(model: ModelShape | None, gpu: GpuSpec | None) -> tuple[ModelShape, GpuSpec]:
-    if not isinstance(model, ModelShape | None):
-        raise InvalidValueError(f"model: expected a ModelShape, got {shown(model)}")
-    if not isinstance(gpu, GpuSpec | None):
-        raise InvalidValueError(f"gpu: expected a GpuSpec, got {shown(gpu)}")
-    return (
-        any_model() if model is None else exact(model),
-        any_gpu() if gpu is None else exact(gpu),
-    )
+    shape = any_model() if model is None else model
+    chip = any_gpu() if gpu is None else gpu
+    check_subjects(shape, chip)
+    return exact(shape), exact(chip)
 
 
 def _formats(precision: PrecisionLike, model: ModelShape | None = None) -> Precision:

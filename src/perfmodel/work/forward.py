@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
-from perfmodel.base._messages import shown
 from perfmodel.base._num import is_zero
-from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import checked_choice
+from perfmodel.base.spec import checked_choice, checked_kind
 from perfmodel.work.layers.layer import norm_step
 from perfmodel.work.operation import Operation
 from perfmodel.work.shape import ModelShape, PrecisionLike
@@ -60,11 +58,8 @@ def forward(
     ['embedding', 'qkv', 'attention', 'output', 'gate_up', 'down', 'head']
     """
     checked_choice("small_steps", small_steps, ("fused", "separate"))
-    if not isinstance(model, ModelShape) or not isinstance(step, Step):
-        subject = "step" if isinstance(model, ModelShape) else "model"
-        expected = "a Step" if subject == "step" else "a ModelShape"
-        got = shown(step if subject == "step" else model)
-        raise InvalidValueError(f"{subject}: expected {expected}, got {got}")
+    checked_kind("model", model, ModelShape)
+    checked_kind("step", step, Step)
     for group in step.groups:
         model.require_positions(group.context)
     formats = model.resolve_precision(precision)
