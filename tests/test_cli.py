@@ -7,6 +7,7 @@ import io
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -191,6 +192,12 @@ def test_the_parts_of_a_row_explain_its_limit(capsys):
     moved = row["weight_time"] + row["kv_time"] + row["activation_time"]
     assert row["bound"] == "memory"
     assert row["weight_time"] + row["kv_time"] < row["compute_time"] < moved
+
+
+def test_the_readme_shows_what_the_command_prints(capsys):
+    text = (Path(__file__).parents[1] / "README.md").read_text(encoding="utf-8")
+    command, shown = text.split("```\n")[1:4:2]
+    assert out(capsys, *command.split("perfmodel ", 1)[1].split()) == shown
 
 
 def test_help_without_arguments(capsys):

@@ -143,3 +143,12 @@ def test_quantities_declare_symbol_unit_and_meaning(spec):
             continue
         assert field.json_schema_extra["symbol"], name
         assert (field.description or "").endswith(f"[{field.json_schema_extra['unit']}]"), name
+
+
+@pytest.mark.parametrize("name", [n for n in FUNCTIONS if "precision" in arguments(FUNCTIONS[n])])
+def test_an_unknown_preset_is_listed_where_a_name_is_taken(name):
+    if overrides(name):
+        return
+    found = sections(FUNCTIONS[name])
+    if "str" in documented(found["Parameters"])["precision"][0]:
+        assert "UnknownKeyError" in documented(found.get("Raises", ""))

@@ -643,9 +643,9 @@ def test_file_names_are_one_line(tmp_path, stem, read, suffix, content):
 def test_toml_bombs_are_refused_quickly(tmp_path, text):
     path = tmp_path / "bomb.toml"
     path.write_text(text, encoding="utf-8")
-    start = time.perf_counter()
+    start = time.process_time()
     refused(lambda: pm.read_gpu(path))
-    assert time.perf_counter() - start < 2
+    assert time.process_time() - start < 2
 
 
 def test_sweeps_without_end_are_refused_before_they_are_made():

@@ -35,7 +35,6 @@ MAY_LOAD = {
     "interfaces/symbolic.py": {"sympy"},
     "interfaces/_symbols.py": {"sympy"},
     "interfaces/_closed_form.py": {"sympy"},
-    "interfaces/plots.py": {"numpy", "matplotlib"},
     "interfaces/cli.py": {"typer", "rich"},
 }
 # Where numbers of unknown kind come in and are checked; past them, only ``_num`` may ask.

@@ -211,11 +211,6 @@ def test_the_face():
     assert face() == FACE.strip("\n").splitlines()
 
 
-def test_names_are_sorted_and_exist():
-    assert pm.__all__ == sorted(pm.__all__)
-    assert set(pm.__all__) <= set(dir(pm))
-
-
 def test_the_version_is_a_release():
     assert pm.__version__.count(".") == 2
 

@@ -108,9 +108,7 @@ def __getattr__(name: str) -> object:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(_LAZY[name])
-    found = (
-        module if _LAZY[name].endswith("." + name) and name == "symbolic" else getattr(module, name)
-    )
+    found = module if name == "symbolic" else getattr(module, name)
     globals()[name] = found
     return found
 

@@ -59,19 +59,15 @@ def memory_time(*, nbytes: Num, bandwidth: Num) -> Num:
     return nbytes / bandwidth
 
 
-def roofline_time(*, flops: Num, nbytes: Num, peak: Num, bandwidth: Num) -> Num:
+def roofline_time(*, compute: Num, memory: Num) -> Num:
     """The least time of work whose arithmetic and traffic overlap perfectly.
 
     Parameters
     ----------
-    flops : float or array or symbol
-        Floating-point operations [FLOP].
-    nbytes : float or array or symbol
-        Bytes moved [B].
-    peak : float or array or symbol
-        Dense peak of the format computed in [FLOP/s].
-    bandwidth : float or array or symbol
-        Memory bandwidth [B/s].
+    compute : float or array or symbol
+        Time at the compute roof [s].
+    memory : float or array or symbol
+        Time at the memory roof [s].
 
     Returns
     -------
@@ -80,12 +76,10 @@ def roofline_time(*, flops: Num, nbytes: Num, peak: Num, bandwidth: Num) -> Num:
 
     Examples
     --------
-    >>> roofline_time(flops=1e12, nbytes=16e9, peak=1e15, bandwidth=4e12)
+    >>> roofline_time(compute=0.001, memory=0.004)
     0.004
     """
-    return maximum(
-        compute_time(flops=flops, peak=peak), memory_time(nbytes=nbytes, bandwidth=bandwidth)
-    )
+    return maximum(compute, memory)
 
 
 def attainable(*, intensity: Num, peak: Num, bandwidth: Num) -> Num:

@@ -85,21 +85,26 @@ def _intensity(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
-def _values(estimate: Estimate) -> list[str]:
-    """The chip's figures that were used, each with its origin, and the model's sizes."""
-    gpu, memory = estimate.gpu, estimate.memory
-    origins = {origin.field: str(origin) for origin in gpu.origins}
+def chip_figures(estimate: Estimate) -> list[tuple[str, float, str]]:
+    """Field, value and unit of each of the chip's figures that an estimate used."""
+    gpu = estimate.gpu
     used = [("memory_bandwidth", gpu.memory_bandwidth, "B/s")]
     used += [
         (f"peak_flops.{compute}", gpu.peak(compute), "FLOP/s")
         for compute in sorted({op.compute for op in estimate.operations})
     ]
-    if memory.capacity is not None:
-        kind = "visible" if memory.capacity_kind == "visible" else "memory"
-        used.append((f"{kind}_capacity", memory.capacity, "B"))
+    if gpu.capacity is not None:
+        field = "visible_capacity" if gpu.capacity_kind == "visible" else "memory_capacity"
+        used.append((field, gpu.capacity, "B"))
+    return used
+
+
+def _values(estimate: Estimate) -> list[str]:
+    """The chip's figures that were used, each with its origin, and the model's sizes."""
+    origins = {origin.field: str(origin) for origin in estimate.gpu.origins}
     lines = [
         f"{field} = {si(value, unit, 4)}: {origins.get(field, 'as given by the caller')}"
-        for field, value, unit in used
+        for field, value, unit in chip_figures(estimate)
     ]
     lines += describe(estimate.model)
     by_origin: dict[str, list[str]] = {}
@@ -168,7 +173,7 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
         lines.append(
             f"the context of {longest} is past the {limit} positions the model was made for"
         )
-    if model.name and not model.origins:
+    if not model.origins:
         lines.append("the model's sizes are as given by the caller")
     if not estimate.gpu.origins:
         lines.append("the chip's figures are as given by the caller")
@@ -176,13 +181,18 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
     if kind is not None:
         lines.append(f"capacity is the {kind} figure; no paging, no runtime reserve, no buffers")
     lines.append(_efficiency(estimate.efficiency))
-    lines.append("not modelled: kernel launches, host time, sampling, scheduling, thermal limits")
+    left_out = ["host time", "sampling", "scheduling", "thermal limits"]
+    if not estimate.efficiency.call_overhead:
+        left_out.insert(0, "kernel launches")
+    lines.append(f"not modelled: {', '.join(left_out)}")
     return tuple(lines)
 
 
 def _efficiency(efficiency: Efficiency) -> str:
     if efficiency.model_copy(update={"origins": ()}) == IDEAL:
-        return "ideal efficiency: a lower bound on time, not an expectation"
+        return (
+            "ideal efficiency: the roofs themselves, not an expectation; the floor is a bound"
+        )
     return (
         f"efficiency: {efficiency.compute:g} of the peaks, {efficiency.memory:g} of the bandwidth, "
         f"{si(efficiency.call_overhead, 's')} a call, {si(efficiency.step_overhead, 's')} a step, "

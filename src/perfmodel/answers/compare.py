@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.steps import decode
 from perfmodel.base.errors import UnsupportedFormatError
-from perfmodel.base.precision import Precision
+from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import Name, Spec, checked_list
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
-from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.shape import ModelShape
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -63,7 +63,7 @@ def compare(
     *,
     batch: int,
     context: int | None = None,
-    precisions: Iterable[PrecisionLike] = (None,),
+    precisions: Iterable[PrecisionLike] | Precision = (None,),
     efficiency: Efficiency = IDEAL,
 ) -> Comparison:
     """Decode the same batch with several precisions, chips or models.
@@ -78,7 +78,7 @@ def compare(
         Sequences [1].
     context : int or None
         Tokens that each new token attends, itself included [1].
-    precisions : iterable of Precision or str or None
+    precisions : Precision or iterable of Precision or str or None
         The precisions; None is the checkpoint's own, else bf16.
     efficiency : Efficiency
         How far below the roofs; the default is the roofs themselves.
@@ -90,6 +90,10 @@ def compare(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
+    NoCacheError
+        If a context is given for a shape without a cache.
     InvalidValueError
         If an argument is not what it should be.
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAli
 from pydantic import computed_field, model_validator
 
 from perfmodel.answers.memory import DeviceMemory, memory_of
-from perfmodel.base._num import Num, maximum, where
+from perfmodel.base._num import Num, where
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Flag, Origin, Source, Spec
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
-from perfmodel.roofline import compute_time, memory_time
+from perfmodel.roofline import compute_time, memory_time, roofline_time
 from perfmodel.work.forward import SmallSteps, forward
 from perfmodel.work.operation import Operation
 from perfmodel.work.shape import ModelShape
@@ -96,7 +96,7 @@ class Estimate(Spec):
     """One step of a model on a chip: its time, its limits, and everything they follow from.
 
     The fields say what was asked and what the step does; all else is computed from them. The same
-    properties can be read on arrays (``sweep``) and on symbols (``symbolic``).
+    properties can be read on arrays (``sweep``) and, all but ``bound``, on symbols (``symbolic``).
     """
 
     phase: Phase
@@ -181,7 +181,7 @@ class Estimate(Spec):
             compute = compute_time(flops=op.flops, peak=peaks[fmt])
             memory = memory_time(nbytes=op.nbytes, bandwidth=bandwidth)
             time = (
-                maximum(compute, memory)
+                roofline_time(compute=compute, memory=memory)
                 if ideal
                 else efficiency.time(compute=compute, memory=memory)
             )
@@ -204,7 +204,7 @@ class Estimate(Spec):
         """
         compulsory = self.sums.weight_bytes + self.sums.kv_bytes
         at_memory = memory_time(nbytes=compulsory, bandwidth=self.gpu.memory_bandwidth)
-        return maximum(self.sums.least_compute_time, at_memory)  # type: ignore[no-any-return]
+        return roofline_time(compute=self.sums.least_compute_time, memory=at_memory)  # type: ignore[no-any-return]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -306,8 +306,9 @@ class Estimate(Spec):
     @property
     def origins(self) -> tuple[Origin, ...]:
         """Where the values that were used come from: the chip's, the model's, the efficiency's."""
-        used = {"memory_bandwidth", *(f"peak_flops.{op.compute}" for op in self.operations)}
-        used.add("visible_capacity" if self.gpu.visible_capacity else "memory_capacity")
+        from perfmodel.answers._explain import chip_figures
+
+        used = {field for field, _, _ in chip_figures(self)}
         chip = (origin for origin in self.gpu.origins if origin.field in used)
         return (*chip, *self.model.origins, *self.efficiency.origins)
 

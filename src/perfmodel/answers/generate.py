@@ -9,12 +9,13 @@ from pydantic import model_validator
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.steps import decode, decode_time_between, prefill
 from perfmodel.base.errors import InvalidValueError
+from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import Count, NonNegative, Spec, checked_count, quantity
 from perfmodel.base.units import si
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.work.forward import SmallSteps
-from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.shape import ModelShape
 
 MAX_OUTPUT: Final = 1_000_000  # steps that are summed as one array
 
@@ -123,6 +124,8 @@ def generate(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     InvalidValueError
         If an argument is not what it should be, or the context exceeds learned positions.
     UnsupportedFormatError

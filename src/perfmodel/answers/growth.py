@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from perfmodel.answers.memory import largest
 from perfmodel.base.errors import InvalidValueError, UnboundedError
+from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import (
     Count,
     Name,
@@ -20,7 +21,7 @@ from perfmodel.base.spec import (
     checked_list,
     quantity,
 )
-from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group
 
 if TYPE_CHECKING:
@@ -86,6 +87,8 @@ def kv_growth(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     NoCacheError
         If the shape has no cache.
     InvalidValueError

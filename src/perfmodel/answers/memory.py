@@ -7,7 +7,7 @@ from typing import Literal
 
 from perfmodel.answers._asked import check_subjects, decode_group
 from perfmodel.base.errors import DoesNotFitError, InvalidValueError, UnboundedError
-from perfmodel.base.precision import Precision
+from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import (
     MAX_COUNT,
     Name,
@@ -19,7 +19,7 @@ from perfmodel.base.spec import (
 )
 from perfmodel.base.units import si
 from perfmodel.machine.hardware import GpuSpec
-from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group, Step
 
 
@@ -106,6 +106,8 @@ def memory(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     InvalidValueError
         If an argument is not what it should be.
     NoCacheError
@@ -153,6 +155,10 @@ def max_batch(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
+    UnboundedError
+        If the memory is so large that it limits nothing.
     DoesNotFitError
         If not even one sequence fits.
     NoCacheError
@@ -200,6 +206,8 @@ def max_context(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     DoesNotFitError
         If not even one token of each sequence fits.
     UnboundedError

@@ -9,14 +9,14 @@ from perfmodel.answers._asked import check_gpu, check_subjects
 from perfmodel.answers.memory import largest
 from perfmodel.base._num import Num
 from perfmodel.base.errors import NoRidgeError, UnboundedError
-from perfmodel.base.precision import Precision
+from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import checked_count, checked_positive
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.roofline import attainable, break_even, compute_time, memory_time, ridge
 from perfmodel.work.forward import forward
 from perfmodel.work.layers import Attention
 from perfmodel.work.operation import Matrix, Operation, linear
-from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group, Step
 
 
@@ -91,6 +91,8 @@ def roof(gpu: GpuSpec, *, intensity: float, precision: PrecisionLike = "bf16") -
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     InvalidValueError
         If an argument is not what it should be.
     UnsupportedFormatError
@@ -125,6 +127,8 @@ def ridge_intensity(gpu: GpuSpec, *, precision: PrecisionLike = "bf16") -> float
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     InvalidValueError
         If an argument is not what it should be.
     UnsupportedFormatError
@@ -162,6 +166,8 @@ def ridge_batch(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLike = N
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     InvalidValueError
         If an argument is not what it should be.
     UnsupportedFormatError
@@ -208,6 +214,8 @@ def gemm_ridge_batch(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     NoRidgeError
         If inputs and outputs alone keep it memory-bound at every batch.
     InvalidValueError
@@ -256,6 +264,8 @@ def step_ridge_batch(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     NoRidgeError
         If every further sequence adds more KV time than arithmetic: past the critical context.
     NoCacheError
@@ -310,6 +320,8 @@ def critical_context(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLik
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     NoRidgeError
         If arithmetic outgrows KV at every context: there is always a ridge.
     NoCacheError
@@ -356,8 +368,6 @@ def critical_context(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLik
 
 
 def _formats(precision: PrecisionLike) -> Precision:
-    if isinstance(precision, Precision):
-        return precision
     return Precision.parse("bf16" if precision is None else precision)
 
 

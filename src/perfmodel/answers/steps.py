@@ -7,11 +7,12 @@ from typing import Literal
 from perfmodel.answers._asked import check_subjects, decode_group
 from perfmodel.answers.estimate import Estimate, Phase
 from perfmodel.base._num import as_array
+from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import checked_choice, checked_count, checked_flag, checked_kind
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.work.forward import SmallSteps
-from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group, Step
 
 
@@ -51,6 +52,8 @@ def estimate(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     InvalidValueError
         If an argument is not what it should be, or a context exceeds learned positions.
     UnsupportedFormatError
@@ -124,6 +127,8 @@ def decode(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     InvalidValueError
         If an argument is not what it should be, or the context exceeds learned positions.
     NoCacheError
@@ -206,6 +211,8 @@ def prefill(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     InvalidValueError
         If an argument is not what it should be, or the context exceeds learned positions.
     UnsupportedFormatError

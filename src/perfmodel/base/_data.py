@@ -72,11 +72,7 @@ def read_toml(path: Path) -> dict[str, Any]:
         )
     try:
         return tomllib.loads(text)
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
-        raise ConfigError(f"{printable(path)}: expected TOML ({reason(error)})") from None
-    except ValueError as error:
-        if isinstance(error, ConfigError):
-            raise
+    except (ValueError, RecursionError) as error:
         raise ConfigError(f"{printable(path)}: expected TOML ({reason(error)})") from None
 
 

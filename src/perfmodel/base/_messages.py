@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from perfmodel.base.errors import InvalidValueError, PerfModelError
+from perfmodel.base.errors import InvalidValueError, PerfModelError, one_line
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
@@ -18,8 +18,7 @@ def shown(value: object, limit: int = 60) -> str:
         text = repr(value)
     except Exception:  # a hostile or enormous value must not break its own error message
         text = f"<{type(value).__name__}>"
-    text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in " ".join(text.split()))
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    return one_line(" ".join(text.split()), limit)
 
 
 def plain(text: str, limit: int = 60) -> str:

@@ -70,7 +70,7 @@ def highest(x: Num) -> Num | None:
 
 
 def where(condition: Num, yes: Num, no: Num) -> Num:
-    """``yes`` where the condition holds, else ``no``; both must be plain or arrays."""
+    """``yes`` where the condition, plain or an array, holds, else ``no``; no symbols."""
     if isinstance(condition, bool):
         return yes if condition else no
     import numpy as np

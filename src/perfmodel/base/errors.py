@@ -7,13 +7,18 @@ from typing import Final
 MAX_MESSAGE: Final = 380  # characters
 
 
+def one_line(text: str, limit: int = MAX_MESSAGE) -> str:
+    """A text with its unprintable characters escaped, cut to a length."""
+    escaped = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
+    return escaped if len(escaped) <= limit else escaped[: limit - 1] + "…"
+
+
 class PerfModelError(Exception):
     """Base class of every error that perfmodel raises on purpose."""
 
     def __init__(self, message: str = "") -> None:
-        # Whatever a name in it holds, a message is one printable line under 400 characters.
-        text = "".join(c if c.isprintable() else ascii(c)[1:-1] for c in message)
-        super().__init__(text if len(text) <= MAX_MESSAGE else text[: MAX_MESSAGE - 1] + "…")
+        # Whatever a name in it holds, a message is one printable line of moderate length.
+        super().__init__(one_line(message))
 
 
 class InvalidValueError(PerfModelError, ValueError):
@@ -54,7 +59,3 @@ class UnboundedError(PerfModelError, ValueError):
 
 class NoRidgeError(PerfModelError, ValueError):
     """The work stays memory-bound (or compute-bound) at every batch: there is no ridge."""
-
-
-class MissingExtraError(PerfModelError, ImportError):
-    """A part of perfmodel needs an optional dependency that is not installed."""

@@ -244,13 +244,14 @@ class Precision(Spec):
         return cls(name=f"uniform-{name}", linear=same, head=same, kv=kv, attention=name)
 
     @classmethod
-    def parse(cls, text: str) -> Precision:
+    def parse(cls, text: Precision | str) -> Precision:
         """Read what ``name`` writes: ``"fp8"``, ``"fp8+kv8"``, ``"uniform-fp8"``.
 
         Parameters
         ----------
-        text : str
-            A preset, perhaps with ``+kv8`` or ``+kv<format>``, or ``uniform-<format>`` [text].
+        text : Precision or str
+            A preset, perhaps with ``+kv8`` or ``+kv<format>``, or ``uniform-<format>``; a
+            precision is what it is [text].
 
         Returns
         -------
@@ -269,11 +270,16 @@ class Precision(Spec):
         >>> Precision.parse("fp8+kv8") == Precision.preset("fp8", kv="fp8")
         True
         """
+        if isinstance(text, Precision):
+            return text
         if not isinstance(text, str):
             raise InvalidValueError(
                 f"precision: expected a Precision or a preset's name, got {shown(text)}"
             )
         return _parse(text)
+
+
+PrecisionLike: TypeAlias = Precision | str | None
 
 
 def _matrix_formats(weights: str, inputs: str, outputs: str, compute: str) -> MatrixFormats:

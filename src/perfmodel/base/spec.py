@@ -138,7 +138,7 @@ class Spec(BaseModel):
 
 
 def whole(value: Any, minimum: int = 1) -> int:
-    """An integer from an int, an integral float or anything with ``__index__``.
+    """An integer from any real number without a fraction, NumPy's and Decimal's among them.
 
     A message says what was expected; the caller knows the field's name.
     """
@@ -189,7 +189,9 @@ def _real(value: Any) -> float:
 
 def non_negative(value: Any) -> float:
     """Zero, or a positive float inside the range that physics needs."""
-    return 0.0 if type(value) in (int, float) and value == 0 else positive(value)
+    if type(value) is not float:
+        value = _real(value)
+    return 0.0 if value == 0 else positive(value)
 
 
 def rate(value: Any) -> float:

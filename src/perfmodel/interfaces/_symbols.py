@@ -88,7 +88,7 @@ def twin(kind: type[S], **given: Any) -> S:
     for name, field in kind.model_fields.items():
         extra = field.json_schema_extra
         if field.is_required() and isinstance(extra, dict):
-            fields[name] = symbol(str(extra["symbol"]))
+            fields[name] = symbol(str(extra["symbol"]).lstrip("\\"))
         elif not field.is_required():
             fields[name] = field.get_default(call_default_factory=True)
         elif name not in given:

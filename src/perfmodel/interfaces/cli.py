@@ -9,7 +9,6 @@ import sys
 import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
-from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -19,13 +18,15 @@ from perfmodel.answers._explain import describe
 from perfmodel.answers.compare import compare as compare_steps
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.memory import max_batch
+from perfmodel.answers.ridges import ridge_intensity
 from perfmodel.answers.steps import decode, prefill
-from perfmodel.base._messages import did_you_mean, plain, shown
+from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base.errors import (
     InvalidValueError,
     PerfModelError,
     UnknownKeyError,
     UnsupportedFormatError,
+    one_line,
 )
 from perfmodel.base.spec import Origin
 from perfmodel.base.units import si
@@ -53,8 +54,6 @@ app = typer.Typer(
 
 # Typer names only this child of the class that all wrong command lines raise.
 _UsageError: Any = typer.BadParameter.__base__
-
-MAX_LINE: Final = 380  # characters of an error
 
 USUAL_CONTEXT: Final = 2048  # tokens
 _USUAL: Final = f"Default: {USUAL_CONTEXT}, or as many as there are learned positions."
@@ -108,13 +107,8 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _refuse(message: str) -> int:
-    print("perfmodel: " + shorten(plain(message, 10_000), MAX_LINE), file=sys.stderr)
+    print("perfmodel: " + one_line(message), file=sys.stderr)
     return 2
-
-
-def shorten(line: str, limit: int) -> str:
-    """A line cut to a length."""
-    return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
 @app.callback()
@@ -123,7 +117,7 @@ def _without_command(
     version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False,
 ) -> None:
     if version:
-        print(metadata.version("perfmodel"))
+        print(sys.modules["perfmodel"].__version__)  # no import points up
     elif context.invoked_subcommand is None:
         print(context.get_help())
 
@@ -212,7 +206,7 @@ def _print_prediction(shape: ModelShape, chip: GpuSpec, rows: list[Row], context
     read = [row for row in rows if row.phase == "prefill"]
     first = {"prompt": "context", "precision": "precision"}
     print_table(step_table("prefill, one prompt", first, read))
-    print("Lower bounds at the roofs: ideal efficiency, dense peaks. --explain says how.")
+    print("At the roofs, one operation after another: ideal, dense peaks. --explain says how.")
 
 
 def _held(shape: ModelShape, chip: GpuSpec, context: int, precision: str) -> str:
@@ -283,7 +277,7 @@ def gpus() -> None:
             chip.name,
             si(chip.memory_bandwidth, "B/s"),
             "-" if peak is None else si(peak, "FLOP/s", 4),
-            "-" if peak is None else f"{peak / chip.memory_bandwidth:.0f}",
+            "-" if peak is None else f"{ridge_intensity(chip, precision='bf16'):.0f}",
             "-" if chip.capacity is None else f"{si(chip.capacity, 'B')} {chip.capacity_kind}",
         )
     print_table(table)
@@ -314,10 +308,12 @@ def show(
         _show_gpu(spec)
     else:
         _show_model(spec)
-    print("sources")
-    for source in dict.fromkeys(o.source for o in spec.origins if o.source is not None):
+    named = dict.fromkeys(o.source for o in spec.origins if o.source is not None)
+    print("sources" if named else "sources: none named")
+    for source in named:
         print(f"  {', '.join(filter(None, (source.title, source.publisher, source.date)))}")
-        print(f"    {source.url}")
+        if source.url:
+            print(f"    {source.url}")
 
 
 def _show_gpu(spec: GpuSpec) -> None:

@@ -16,10 +16,11 @@ from perfmodel.answers.steps import estimate_unchecked
 from perfmodel.base._messages import shown
 from perfmodel.base._num import as_array
 from perfmodel.base.errors import InvalidValueError
+from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import MAX_COUNT, checked_flag
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import GpuSpec
-from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group
 
 if TYPE_CHECKING:
@@ -72,9 +73,9 @@ def sweep(
     model: ModelShape,
     gpu: GpuSpec,
     *,
-    batch: Iterable[int],
-    context: Iterable[int] | None = None,
-    prompt: Iterable[int] | None = None,
+    batch: Iterable[int] | int,
+    context: Iterable[int] | int | None = None,
+    prompt: Iterable[int] | int | None = None,
     grid: bool = True,
     precision: PrecisionLike = None,
     efficiency: Efficiency = IDEAL,
@@ -87,12 +88,12 @@ def sweep(
         The model.
     gpu : GpuSpec
         The chip.
-    batch : iterable of int
+    batch : int or iterable of int
         Sequences, shape (n,) [1].
-    context : iterable of int or None
+    context : int or iterable of int or None
         Tokens that each new token attends, itself included, shape (m,); not for a shape without
         a cache [1].
-    prompt : iterable of int or None
+    prompt : int or iterable of int or None
         Instead of contexts: new tokens of each sequence, for prefill, shape (m,) [1].
     grid : bool
         Every batch with every context, batches slowest; False pairs them one to one [flag].
@@ -108,6 +109,8 @@ def sweep(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     InvalidValueError
         If a number is not a positive whole number, lengths differ, or not exactly one of
         ``context`` and ``prompt`` is given for a shape with a cache.

@@ -16,7 +16,7 @@ from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.ridges import Balance, balance, one_sequence, one_token
 from perfmodel.answers.steps import estimate_unchecked
 from perfmodel.base.errors import InvalidValueError, NoRidgeError
-from perfmodel.base.precision import Precision
+from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.interfaces._closed_form import ClosedForm
 from perfmodel.interfaces._symbols import (
     any_gpu,
@@ -36,7 +36,7 @@ from perfmodel.interfaces._symbols import (
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.roofline import ridge
 from perfmodel.work.operation import Matrix
-from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group
 
 __all__ = [
@@ -92,6 +92,11 @@ def gemm_ridge_batch(*, gpu: GpuSpec | None = None, precision: PrecisionLike = N
     ClosedForm
         Tokens [1], in k, n, F, beta.
 
+    Raises
+    ------
+    UnknownKeyError
+        If there is no preset of that name.
+
     Examples
     --------
     >>> gemm_ridge_batch().expression
@@ -116,6 +121,11 @@ def wide_gemm_ridge_batch(
     -------
     ClosedForm
         Tokens [1], in F, beta.
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is no preset of that name.
 
     Examples
     --------
@@ -161,6 +171,8 @@ def attention_intensity(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     InvalidValueError
         If the model has no attention, or is too coarse to know it.
 
@@ -196,6 +208,8 @@ def limit_of_attention_intensity(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     InvalidValueError
         If the model has no attention, is too coarse to know it, or has sliding windows.
 
@@ -236,6 +250,8 @@ def attention_ridge_batch(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     NoRidgeError
         Always; it says on which side of the chip's ridge attention stays.
 
@@ -294,6 +310,11 @@ def step_time(
     ClosedForm
         Time [s], in B, S, and the symbols of the model and the chip.
 
+    Raises
+    ------
+    UnknownKeyError
+        If there is no preset of that name.
+
     Examples
     --------
     >>> form = step_time(model=ModelShape.from_totals(params=8e9))  # Max(16e9/beta, 16e9*B/F)
@@ -320,6 +341,11 @@ def step_intensity(
     -------
     ClosedForm
         Intensity [FLOP/B], in B, S and the model's widths.
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is no preset of that name.
 
     Examples
     --------
@@ -351,6 +377,11 @@ def step_ridge_batch(
     -------
     ClosedForm
         Sequences [1], in S and the symbols; past ``critical_context`` there is no such batch.
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is no preset of that name.
 
     Examples
     --------
@@ -386,6 +417,8 @@ def critical_context(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     NoRidgeError
         If the model has no KV cache that could outgrow its arithmetic.
 
@@ -419,6 +452,8 @@ def kv_overtakes_weights(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     NoRidgeError
         If there is no cache.
 
@@ -456,6 +491,11 @@ def max_batch_for_time(
     ClosedForm
         Sequences [1], in t, S and the symbols: the smaller of what each roof allows. Weights, KV
         and all FLOPs are counted, activations are not.
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is no preset of that name.
 
     Examples
     --------
@@ -499,6 +539,8 @@ def max_context_for_capacity(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     NoRidgeError
         If there is no cache.
     InvalidValueError

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from typing import Literal, TypeAlias
 
 from perfmodel.base._num import is_zero
-from perfmodel.base.precision import Precision
+from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import checked_choice, checked_kind
 from perfmodel.work.layers.layer import norm_step
 from perfmodel.work.operation import Operation
-from perfmodel.work.shape import ModelShape, PrecisionLike
+from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Step
 
 SmallSteps: TypeAlias = Literal["fused", "separate"]
@@ -44,6 +44,8 @@ def forward(
 
     Raises
     ------
+    UnknownKeyError
+        If there is no preset of that name.
     InvalidValueError
         If an argument is not what it should be, or a context exceeds learned positions.
 

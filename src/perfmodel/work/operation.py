@@ -8,7 +8,7 @@ from pydantic import model_validator
 
 from perfmodel.base._num import Num
 from perfmodel.base.errors import InvalidValueError
-from perfmodel.base.precision import ComputeFormat, MatrixFormats, Precision
+from perfmodel.base.precision import ComputeFormat, MatrixFormats, Precision, PrecisionLike
 from perfmodel.base.spec import Amount, Name, NonNegative, Spec, checked_count, quantity
 
 OperationKind: TypeAlias = Literal["embedding", "linear", "attention", "small"]
@@ -130,7 +130,7 @@ def product(cost: MatrixCost, *, tokens: Num, calls: Num = 1) -> Operation:
     )
 
 
-def gemm(*, inner: int, outer: int, tokens: int, precision: Precision | str = "bf16") -> Operation:
+def gemm(*, inner: int, outer: int, tokens: int, precision: PrecisionLike = "bf16") -> Operation:
     """One matrix product as an operation, to put under a roof by itself.
 
     Parameters
@@ -141,7 +141,7 @@ def gemm(*, inner: int, outer: int, tokens: int, precision: Precision | str = "b
         Outputs of the matrix, n [1].
     tokens : int
         Rows of the input, T [1].
-    precision : Precision or str
+    precision : Precision or str or None
         The formats of the blocks' matrices.
 
     Returns
@@ -163,7 +163,7 @@ def gemm(*, inner: int, outer: int, tokens: int, precision: Precision | str = "b
     121.77
     """
     matrix = Matrix("gemm", checked_count("inner", inner), checked_count("outer", outer))
-    formats = precision if isinstance(precision, Precision) else Precision.parse(precision)
+    formats = Precision.parse("bf16" if precision is None else precision)
     return linear(matrix, tokens=checked_count("tokens", tokens), formats=formats.linear)
 
 

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base._num import Num, highest
 from perfmodel.base.errors import InvalidValueError, NoCacheError, UnknownKeyError
-from perfmodel.base.precision import Precision
+from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import Count, Name, Origin, Spec, checked_count, quantity
 from perfmodel.work.layers import AnyLayer, Attention, FeedForward, Totals
 from perfmodel.work.layers.embedding import Embedding, Head
@@ -18,7 +18,6 @@ from perfmodel.work.layers.layer import Norm
 from perfmodel.work.step import Group
 
 Block: TypeAlias = tuple[Count, Annotated[tuple[AnyLayer, ...], Field(min_length=1)]]
-PrecisionLike: TypeAlias = Precision | str | None
 
 
 class ModelShape(Spec):
@@ -318,8 +317,6 @@ class ModelShape(Spec):
         UnknownKeyError
             If there is no preset of that name.
         """
-        if isinstance(precision, Precision):
-            return precision
         if precision is None:
             return self.precision or Precision.parse("bf16")
         return Precision.parse(precision)
@@ -336,6 +333,11 @@ class ModelShape(Spec):
         -------
         float
             Resident bytes [B]; what a step reads is another number.
+
+        Raises
+        ------
+        UnknownKeyError
+            If there is no preset of that name.
 
         Examples
         --------
@@ -380,6 +382,8 @@ class ModelShape(Spec):
 
         Raises
         ------
+        UnknownKeyError
+            If there is no preset of that name.
         NoCacheError
             If the shape does not say what its cache is.
         InvalidValueError
@@ -471,6 +475,8 @@ class ModelShape(Spec):
 
         Raises
         ------
+        UnknownKeyError
+            If there is no preset of that name.
         NoCacheError
             If the shape does not say what its cache is.
         InvalidValueError
@@ -497,6 +503,11 @@ class ModelShape(Spec):
         -------
         float
             Bytes [B].
+
+        Raises
+        ------
+        UnknownKeyError
+            If there is no preset of that name.
         """
         self.resolve_precision(precision)
         return 0.0
