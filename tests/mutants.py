@@ -297,7 +297,7 @@ MUTANTS = (
     ),
     Mutant(
         "the search stops one short",
-        "answers/memory.py",
+        "answers/_search.py",
         "while high - low > 1:",
         "while high - low > 2:",
     ),

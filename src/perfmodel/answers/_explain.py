@@ -190,9 +190,7 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
 
 def _efficiency(efficiency: Efficiency) -> str:
     if efficiency.model_copy(update={"origins": ()}) == IDEAL:
-        return (
-            "ideal efficiency: the roofs themselves, not an expectation; the floor is a bound"
-        )
+        return "ideal efficiency: the roofs themselves, not an expectation; the floor is a bound"
     return (
         f"efficiency: {efficiency.compute:g} of the peaks, {efficiency.memory:g} of the bandwidth, "
         f"{si(efficiency.call_overhead, 's')} a call, {si(efficiency.step_overhead, 's')} a step, "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, model_validator
 
-from perfmodel.answers.memory import largest
+from perfmodel.answers._search import largest
 from perfmodel.base.errors import InvalidValueError, UnboundedError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import (

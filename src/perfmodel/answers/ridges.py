@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from perfmodel.answers._asked import check_gpu, check_subjects
-from perfmodel.answers.memory import largest
+from perfmodel.answers._search import largest
 from perfmodel.base._num import Num
 from perfmodel.base.errors import NoRidgeError, UnboundedError
 from perfmodel.base.precision import Precision, PrecisionLike

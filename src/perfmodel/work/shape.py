@@ -346,9 +346,10 @@ class ModelShape(Spec):
         True
         """
         formats = self.resolve_precision(precision)
-        if formats not in self._weight_bytes:
-            self._weight_bytes[formats] = self._count_weight_bytes(formats)
-        return self._weight_bytes[formats]  # type: ignore[no-any-return]
+        known = self._weight_bytes.get(formats)
+        if known is None:
+            known = self._weight_bytes[formats] = self._count_weight_bytes(formats)
+        return known  # type: ignore[no-any-return]
 
     @cached_property
     def _weight_bytes(self) -> dict[Precision, Num]:

@@ -174,12 +174,11 @@ class Layer(Spec):
         tuple of MatrixCost
             In the order of ``matrices``.
         """
-        key = hidden, precision
-        if key not in self._costs:
-            self._costs[key] = tuple(
-                matrix_cost(matrix, precision.linear) for matrix in self.matrices(hidden)
-            )
-        return self._costs[key]
+        known = self._costs.get((hidden, precision))
+        if known is None:
+            known = tuple(matrix_cost(m, precision.linear) for m in self.matrices(hidden))
+            self._costs[hidden, precision] = known
+        return known
 
     @cached_property
     def _costs(self) -> dict[tuple[Num, Precision], tuple[MatrixCost, ...]]:
