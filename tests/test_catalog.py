@@ -1,7 +1,10 @@
 """The shipped chips and models against the outside world: arithmetic, published counts, origins."""
 
+import csv
+import os
 from datetime import date
 from math import isclose
+from pathlib import Path
 
 import pytest
 
@@ -361,3 +364,32 @@ def test_toml_dates_are_dates(tmp_path):
         "memory_bandwidth = {value = 1e12, date = 2026-11-29}\npeak_flops.bf16 = 1e14\n"
     )
     assert pm.read_gpu(path).origins[0].date == "2026-11-29"
+
+
+# -- the reference table ------------------------------------------------------------------------
+
+REFERENCE_IDS = {
+    "a100-sxm-80gb": "a100-sxm4-80gb",
+    "b200-sxm": "b200-sxm-180gb",
+    "h100-sxm": "h100-sxm5-80gb",
+    "h200-sxm": "h200-sxm-141gb",
+    "l4": "l4-24gb",
+    "mi300x": "mi300x-192gb",
+    "rtx-4090": "rtx-4090-24gb",
+}
+
+
+@pytest.mark.parametrize("key", REFERENCE_IDS)
+def test_an_independent_table_agrees(key):
+    folder = os.environ.get("PERFMODEL_REFERENCE_DATA")
+    if not folder:
+        pytest.skip("PERFMODEL_REFERENCE_DATA names no folder of reference data")
+    with (Path(folder) / "hardware" / "hardware.csv").open(encoding="utf-8") as file:
+        row = next(r for r in csv.DictReader(file) if r["id"] == REFERENCE_IDS[key])
+    gpu = pm.gpu(key)
+    assert isclose(gpu.memory_bandwidth, float(row["mem_bw_Bps"]), rel_tol=1e-3)
+    for name in ("fp32", "tf32", "fp16", "bf16", "fp8", "int8"):
+        stated, ours = row[f"peak_{name}_flops"], getattr(gpu.peak_flops, name)
+        assert (ours is None) == (not stated), name
+        if stated:
+            assert isclose(ours, float(stated), rel_tol=1e-3), name
