@@ -31,8 +31,7 @@ LLAMA = pm.model("llama-3.1-8b")
 
 def table(tokens: int) -> pm.Operation:
     """Tokens through the table of 400 MB."""
-    matrix = pm.work.operation.Matrix("table", 10_000, 10_000)
-    return pm.work.operation.linear(matrix, tokens=tokens, formats=FP32.linear)
+    return pm.gemm(inner=10_000, outer=10_000, tokens=tokens, precision=FP32)
 
 
 def kv_read(model: pm.ModelShape, users: int) -> pm.Operation:
