@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
 from typing import Final, Literal, TypeAlias
@@ -53,6 +54,7 @@ class Layer(Spec):
     norm: Norm | None = "rms"
     """The norm before the layer; None for none."""
 
+    @abstractmethod
     def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
         """The weight matrices, in the order they are used.
 
@@ -66,8 +68,8 @@ class Layer(Spec):
         tuple of Matrix
             Every matrix once.
         """
-        raise NotImplementedError
 
+    @abstractmethod
     def vectors(self, hidden: Num) -> Num:
         """Biases and norms.
 
@@ -81,7 +83,6 @@ class Layer(Spec):
         int or symbol
             Parameters that are no matrix [1].
         """
-        raise NotImplementedError
 
     def params(self, hidden: Num) -> Num:
         """All parameters of one such layer.
