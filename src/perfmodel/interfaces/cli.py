@@ -69,7 +69,10 @@ Precisions = Annotated[
     str | None,
     typer.Option(help="One or more, as bf16,fp8,w4a16. Default: the checkpoint's own, else bf16."),
 ]
-Context = Annotated[int | None, typer.Option(help=f"Tokens that each new token attends. {_USUAL}")]
+Context = Annotated[
+    str | None,
+    typer.Option(help=f"Tokens that each new token attends. {_USUAL}", metavar="TOKENS"),
+]
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
@@ -134,7 +137,8 @@ def predict(
     ] = "1,8,64,256,512,1024",
     context: Context = None,
     prompt: Annotated[
-        int | None, typer.Option(help=f"Tokens of the prompt, for prefill. {_USUAL}")
+        str | None,
+        typer.Option(help=f"Tokens of the prompt, for prefill. {_USUAL}", metavar="TOKENS"),
     ] = None,
     precision: Precisions = None,
     weights_only: Annotated[
@@ -154,11 +158,12 @@ def predict(
             f"--gpu: expected one, got {len(gpu)}; perfmodel compare takes several"
         )
     shape, chip = _model(model), _gpu(gpu[0])
-    context, prompt = _usual([shape], context), _usual([shape], prompt)
+    attended = _length("context", context, [shape])
+    read = _length("prompt", prompt, [shape])
     names = _precisions(precision)
     sizes = [_whole("batch", part) for part in _parts("batch", batch)]
-    asked = [("decode", size, context, name) for size in sizes for name in names]
-    asked += [("prefill", 1, prompt, name) for name in names]
+    asked = [("decode", size, attended, name) for size in sizes for name in names]
+    asked += [("prefill", 1, read, name) for name in names]
     found = [_attempt(shape, chip, weights_only, *step) for step in asked]
     rows = [item if isinstance(item, Row) else Row.of(item) for item in found]
     if as_json:
@@ -168,7 +173,7 @@ def predict(
     elif explain:
         print("\n\n".join(i.note if isinstance(i, Row) else i.explain() for i in found))
     else:
-        _print_prediction(shape, chip, rows, context)
+        _print_prediction(shape, chip, rows, attended)
 
 
 def _attempt(
@@ -228,19 +233,21 @@ def compare(
         typer.Argument(help="Catalog keys, config.json files or folders.", metavar="MODEL..."),
     ],
     gpu: Gpus,
-    batch: Annotated[int, typer.Option(help="Sequences of the decode step.")] = 64,
+    batch: Annotated[
+        str, typer.Option(help="Sequences of the decode step.", metavar="SEQUENCES")
+    ] = "64",
     context: Context = None,
     precision: Precisions = None,
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
     """Compare decode steps of models, chips and precisions."""
     shapes = [_model(name) for name in models]
-    context = _usual(shapes, context)
+    size, attended = _whole("batch", batch), _length("context", context, shapes)
     found = compare_steps(
         shapes,
         [_gpu(name) for name in gpu],
-        batch=batch,
-        context=context,
+        batch=size,
+        context=attended,
         precisions=_precisions(precision),
     )
     rows = [
@@ -248,8 +255,8 @@ def compare(
         if row.estimate is not None
         else Row(
             *(row.model, row.gpu, row.precision, "decode"),
-            batch=batch,
-            context=context,
+            batch=size,
+            context=attended,
             note=row.unsupported or "",
         )
         for row in found.rows
@@ -257,7 +264,7 @@ def compare(
     if as_json:
         print_json({"rows": [asdict(row) for row in rows]})
         return
-    title = f"decode, batch {batch:,}, {context:,} tokens of context"
+    title = f"decode, batch {size:,}, {attended:,} tokens of context"
     first = {"model": "model", "chip": "gpu", "precision": "precision"}
     print_table(step_table(title, first, rows))
 
@@ -403,10 +410,11 @@ def _precisions(text: str | None) -> list[str | None]:
     return [None] if text is None else list(_parts("precision", text))
 
 
-def _usual(shapes: list[ModelShape], length: int | None) -> int:
+def _length(name: str, text: str | None, shapes: list[ModelShape]) -> int:
     """A length as given, else the usual one, as far as learned positions reach."""
-    limits = [shape.position_limit or USUAL_CONTEXT for shape in shapes]
-    return min(USUAL_CONTEXT, *limits) if length is None else length
+    if text is not None:
+        return _whole(name, text)
+    return min(USUAL_CONTEXT, *(shape.position_limit or USUAL_CONTEXT for shape in shapes))
 
 
 def _whole(name: str, text: str) -> int:
