@@ -396,3 +396,9 @@ def test_a_shape_without_a_cache_is_swept_over_batches():
     found = pm.sweep(COARSE, GPU, batch=[1, 8])
     assert list(found.to_frame().columns[:2]) == ["batch", "time"]
     assert found.time.tolist() == [pm.decode(COARSE, GPU, batch=b).time for b in (1, 8)]
+
+
+@pytest.mark.parametrize("bad", ["1", None, 10**400, math.nan, -1.0])
+def test_an_efficiency_takes_times(bad):
+    with pytest.raises(E.InvalidValueError, match="compute, memory"):
+        pm.Efficiency().time(compute=bad, memory=1.0)

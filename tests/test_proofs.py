@@ -244,6 +244,10 @@ def test_what_algebra_cannot_solve_is_said():
     for ask in (s.critical_context, s.max_context_for_capacity):
         with pytest.raises(pm.errors.InvalidValueError, match="windows"):
             ask(model=windowed, gpu=H100)
+    # SymPy has no limit of a minimum: not even the question which side of the ridge it tends to.
+    for ask in (s.limit_of_attention_intensity, s.attention_ridge_batch):
+        with pytest.raises(pm.errors.InvalidValueError, match="windows"):
+            ask(model=windowed)
     coarse = pm.ModelShape.from_totals(params=8e9)
     with pytest.raises(pm.errors.NoRidgeError, match="depend on S"):
         s.critical_context(model=coarse)

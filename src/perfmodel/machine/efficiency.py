@@ -57,7 +57,8 @@ class Efficiency(Spec):
         Raises
         ------
         InvalidValueError
-            If a plain number is negative or NaN, or no time is spent on memory.
+            If a plain number is negative, NaN or too large, or no number at all, or no time is
+            spent on memory.
 
         Examples
         --------
@@ -71,7 +72,11 @@ class Efficiency(Spec):
                 f"compute, memory: expected times of at least 0 and above 0, got "
                 f"{shown(compute)}, {shown(memory)}"
             )
-        compute, memory = compute / self.compute, memory / self.memory
+        try:
+            compute, memory = compute / self.compute, memory / self.memory
+        except (TypeError, OverflowError):
+            got = f"{shown(compute)}, {shown(memory)}"
+            raise InvalidValueError(f"compute, memory: expected numbers, got {got}") from None
         longer = maximum(compute, memory)
         if self.exponent == math.inf:
             return longer + self.call_overhead
