@@ -101,7 +101,7 @@ def attentions(draw: st.DrawFn, *, windows: bool = True) -> Attention:
         window=draw(st.none() | st.integers(1, 8192)) if windows else None,
         qkv_bias=draw(st.booleans()),
         output_bias=draw(st.booleans()),
-        qk_norm=draw(st.booleans()),
+        qk_norm=draw(st.sampled_from([None, "head", "full"])),
         norm=draw(norms),
     )
 

@@ -38,7 +38,7 @@ MAY_LOAD = {
     "interfaces/cli.py": {"typer", "rich"},
 }
 # Where numbers of unknown kind come in and are checked; past them, only ``_num`` may ask.
-DOORS = {"base/_num.py", "base/spec.py", "sources/huggingface.py", "interfaces/sweep.py"}
+DOORS = ("base/_num.py", "base/spec.py", "sources/huggingface/", "interfaces/sweep.py")
 KINDS = {
     "int", "float", "complex", "bool", "Integral", "Real", "Rational", "Number",
     "ndarray", "generic", "floating", "integer", "Basic", "Expr", "Symbol",
@@ -185,7 +185,7 @@ def asks_a_kind(node: ast.AST) -> bool:
 @pytest.mark.parametrize("module", MODULES, ids=where)
 def test_no_formula_asks_what_kind_of_number_it_holds(module):
     found = [node.lineno for node in ast.walk(tree(module)) if asks_a_kind(node)]
-    if where(module) in DOORS or own_room(module) == "interfaces":
+    if where(module).startswith(DOORS) or own_room(module) == "interfaces":
         return
     assert not found, f"{where(module)}: {found}"
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -176,116 +174,6 @@ def test_unread_keys_may_hold_anything(tmp_path: Path) -> None:
     assert pm.read_hf(path).params == pm.read_hf(LLAMA).params
 
 
-# -- the reference data: the classes themselves, counted --------------------------------------
-
-
-class Reference:
-    """A folder of public configs with parameters, cache and FLOPs that others counted."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.manifest = self.table("manifest")
-        self.families = [row for row in self.manifest if row["model_type"] in MINIMAL]
-        self.plain = [
-            row
-            for row in self.families
-            if row["oracle_status"] == "params+kv+flops" and not row["quant"]
-        ]
-
-    def table(self, name: str) -> list[dict[str, str]]:
-        with (self.folder / f"{name}.csv").open(newline="", encoding="utf-8") as file:
-            return list(csv.DictReader(file))
-
-    def by_file(self, name: str) -> dict[str, dict[str, str]]:
-        return {row["file"]: row for row in self.table(name)}
-
-    def path(self, row: dict[str, str]) -> Path:
-        return self.folder / "configs" / row["file"]
-
-
-@pytest.fixture(scope="module")
-def reference() -> Reference:
-    folder = os.environ.get("PERFMODEL_REFERENCE_DATA")
-    if not folder:
-        pytest.skip("PERFMODEL_REFERENCE_DATA names no folder of reference data")
-    return Reference(Path(folder) / "models")
-
-
-def test_reference_parameters_and_tying(reference: Reference) -> None:
-    counted = reference.by_file("oracle")
-    ours, theirs = {}, {}
-    for row in reference.plain:
-        shape, oracle = pm.read_hf(reference.path(row)), counted[row["file"]]
-        assert shape.head is not None
-        ours[row["file"]] = (shape.params, str(shape.head.tied))
-        theirs[row["file"]] = (int(oracle["text_params"]), oracle["tied"])
-    assert ours
-    assert ours == theirs
-
-
-def test_reference_cache(reference: Reference) -> None:
-    counted = reference.by_file("kv_oracle")
-    ours, theirs = {}, {}
-    for row in reference.plain:
-        shape, oracle = pm.read_hf(reference.path(row)), counted[row["file"]]
-        full = int(oracle["kv_bytes_per_token_full_bf16"])
-        sliding = int(oracle["kv_bytes_per_token_sliding_bf16"])
-        beyond = int(oracle["window"] or 0) + 1  # where only full attention still grows
-        ours[row["file"]] = [shape.kv_bytes_per_token("bf16", context=c) for c in (1, beyond)]
-        theirs[row["file"]] = [full + sliding, full if oracle["window"] else full + sliding]
-    assert ours
-    assert ours == theirs
-
-
-def test_reference_flops(reference: Reference) -> None:
-    """Matrix products, exactly.
-
-    The counter runs the head on every position, so all logits are asked for. It counts attention
-    as the full rectangle of ``new`` queries times ``context`` keys, where only the pairs of the
-    causal triangle are ours: ``new * past + new (new + 1) / 2``. Both are the same FLOPs a pair,
-    so ours times (twice the rectangle) is theirs times (twice our pairs).
-    """
-    plain = {row["file"]: row for row in reference.plain}
-    checked = 0
-    for count in reference.table("flops_oracle"):
-        if count["file"] not in plain:
-            continue
-        batch, new, context = int(count["batch"]), int(count["seq"]), int(count["ctx"])
-        past = context - new
-        group = pm.Group(count=batch, new=new, past=past, logits=new)
-        shape = pm.read_hf(reference.path(plain[count["file"]]))
-        ops = pm.forward(shape, pm.Step(groups=(group,)), BF16)
-        flops = {
-            kind: sum(op.flops * op.calls for op in ops if op.kind == kind)
-            for kind in ("linear", "attention", "embedding")
-        }
-        assert flops["linear"] == int(count["linear_mm_addmm_incl_lm_head"]), count["file"]
-        assert ops[-1].name == "head"
-        assert ops[-1].flops == int(count["lm_head"]), count["file"]
-        theirs = int(count["attention_score_value_matmul"])
-        twice_pairs, twice_rectangle = new * (2 * past + new + 1), 2 * new * context
-        assert flops["attention"] * twice_rectangle == theirs * twice_pairs, count["file"]
-        assert flops["embedding"] == 0
-        checked += 1
-    assert checked
-
-
-def test_reference_quantized_configs_are_refused(reference: Reference) -> None:
-    quantized = [row for row in reference.families if row["quant"]]
-    assert quantized
-    for row in quantized:
-        refused(
-            reference.path(row), UnsupportedModelError, "config.quantization_config", row["quant"]
-        )
-
-
-def test_reference_other_families_are_refused(reference: Reference) -> None:
-    others = [row for row in reference.manifest if row["model_type"] not in MINIMAL]
-    assert others
-    for row in others:
-        refused(reference.path(row), UnsupportedModelError, "config.model_type", row["model_type"])
-
-
 # -- errors: one sentence that names the key, the value and the remedy ------------------------
 
 
@@ -351,7 +239,7 @@ def test_sources_that_are_neither_path_nor_dict(source: Any) -> None:
     ("kind", "words"),
     [
         ("lama", ["'lama'"]),
-        ("mixtral", ["'mixtral'"]),
+        ("mixtrall", ["'mixtrall'"]),
         ("LLaMA", ["'LLaMA'"]),
         ("", ["''"]),
         (7, ["7"]),
@@ -364,8 +252,9 @@ def test_sources_that_are_neither_path_nor_dict(source: Any) -> None:
     ids=range(10),
 )
 def test_unknown_families(kind: Any, words: list[str]) -> None:
-    known = "gpt2, llama, mistral, qwen2, qwen3"
-    refused(LLAMA | {"model_type": kind}, UnsupportedModelError, "config.model_type", known, *words)
+    refused(
+        LLAMA | {"model_type": kind}, UnsupportedModelError, "config.model_type", "none of", *words
+    )
 
 
 def test_missing_family() -> None:
@@ -499,20 +388,6 @@ def test_architecture_may_be_absent() -> None:
         assert pm.read_hf(LLAMA | {"architectures": named}) == pm.read_hf(LLAMA)
 
 
-@pytest.mark.parametrize(
-    ("quantization", "word"),
-    [({"quant_method": "awq"}, "'awq'"), ({"bits": 4}, "None"), ("fp8", "'fp8'"), ([1], "[1]")],
-)
-def test_quantized_checkpoints(quantization: Any, word: str) -> None:
-    refused(
-        LLAMA | {"quantization_config": quantization},
-        UnsupportedModelError,
-        "config.quantization_config:",
-        word,
-        "remove the key",
-    )
-
-
 @pytest.mark.parametrize("key", ["dtype", "torch_dtype"])
 @pytest.mark.parametrize("value", ["float8_e4m3fn", "bfloat", "", 16, ["bfloat16"], {}, True])
 def test_unknown_dtypes(key: str, value: Any) -> None:
@@ -557,7 +432,7 @@ def test_a_window_is_off_unless_it_is_switched_on() -> None:
 def test_no_family_is_suggested_in_place_of_another() -> None:
     # A mixtral read as the "nearest" mistral would be a dense model of 7 B.
     with pytest.raises(UnsupportedModelError) as caught:
-        pm.read_hf(LLAMA | {"model_type": "mixtral"})
+        pm.read_hf(LLAMA | {"model_type": "mixtrall"})
     assert "did you mean" not in str(caught.value)
 
 

@@ -66,7 +66,8 @@ def vectors(model: pm.ModelShape) -> int:
             if isinstance(layer, pm.Attention):
                 outputs = (layer.heads + 2 * layer.kv_heads) * layer.head_dim
                 one += outputs * layer.qkv_bias + width * layer.output_bias
-                one += 2 * layer.head_dim * layer.qk_norm
+                normed = {None: 0, "head": 2, "full": layer.heads + layer.kv_heads}
+                one += normed[layer.qk_norm] * layer.head_dim
             else:
                 one += ((1 + layer.gated) * layer.width + width) * layer.bias
             total += repeats * one
@@ -430,7 +431,8 @@ def test_the_flops_of_the_chunks_of_a_prefill_sum_to_the_whole_exactly(
 def test_attention_counts_every_pair_of_a_query_and_a_key_that_it_sees(model, prompt, past, window):
     found = pm.prefill(model.with_(window=window), CHIP, prompt=prompt, past=past)
     pairs = sum(min(past + query + 1, window) for query in range(prompt))
-    layers = [x for _, row in model.blocks for x in row if isinstance(x, pm.Attention)]
+    each = [x for _, row in model.with_(window=window).blocks for x in row]
+    layers = dict.fromkeys(x for x in each if isinstance(x, pm.Attention))
     attention = [op for op in found.operations if op.kind == "attention"]
     for op, layer in zip(attention, layers, strict=True):
         assert op.flops == 4 * layer.head_dim * layer.heads * pairs
@@ -596,8 +598,8 @@ def test_separate_small_steps_are_never_faster_and_leave_the_matrices_alone(
     assert apart.floor == fused.floor
     assert all(op.weight_bytes == op.kv_bytes == op.weights == 0 for op in small)
     assert all(op.nbytes > 0 and op.flops > 0 for op in small)
-    expected = sum(len(row) for _, row in model.blocks if model.hidden is not None)
-    assert sum(op.name == "residual" for op in small) == expected
+    expected = sum(n * len(row) for n, row in model.blocks if model.hidden is not None)
+    assert sum(op.calls * (op.name == "residual") for op in small) == expected
 
 
 # -- memory ----------------------------------------------------------------------------------------

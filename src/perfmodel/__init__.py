@@ -30,9 +30,16 @@ from perfmodel.base.spec import Origin, Source
 from perfmodel.machine.efficiency import Efficiency
 from perfmodel.machine.hardware import GpuSpec, PeakFlops
 from perfmodel.sources.catalog import gpu, gpus, model, models, read_gpu
-from perfmodel.sources.huggingface import read_hf
+from perfmodel.sources.huggingface import read_hf, read_precision
+from perfmodel.work import layers
 from perfmodel.work.forward import forward
-from perfmodel.work.layers import Attention, FeedForward, Totals
+from perfmodel.work.layers import (
+    Attention,
+    FeedForward,
+    LatentAttention,
+    MixtureOfExperts,
+    Totals,
+)
 from perfmodel.work.layers.embedding import Embedding, Head
 from perfmodel.work.operation import Operation, gemm
 from perfmodel.work.shape import ModelShape
@@ -58,6 +65,8 @@ __all__ = [
     "Group",
     "Head",
     "KvGrowth",
+    "LatentAttention",
+    "MixtureOfExperts",
     "ModelShape",
     "Operation",
     "Origin",
@@ -79,6 +88,7 @@ __all__ = [
     "gpu",
     "gpus",
     "kv_growth",
+    "layers",
     "max_batch",
     "max_context",
     "memory",
@@ -87,6 +97,7 @@ __all__ = [
     "prefill",
     "read_gpu",
     "read_hf",
+    "read_precision",
     "ridge_batch",
     "ridge_intensity",
     "roof",

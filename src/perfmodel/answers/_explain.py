@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfmodel.base.spec import Spec
 from perfmodel.base.units import si
 from perfmodel.machine.efficiency import IDEAL, Efficiency
+from perfmodel.work.layers import LatentAttention, MixtureOfExperts
+from perfmodel.work.layers.recurrent import Recurrent
 from perfmodel.work.shape import ModelShape
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def _summary(estimate: Estimate) -> list[str]:
     memory, step = estimate.memory, estimate.step
     fits = {True: "fits", False: "does not fit", None: "capacity unknown"}[memory.fits]
     kind = f" {memory.capacity_kind}" if memory.capacity_kind else ""
+    state = f", state {si(memory.state, 'B', 4)}" if memory.state else ""
     return [
         headline(estimate),
         f"time {si(estimate.time, 's')}, floor {si(estimate.floor, 's')}",
@@ -60,7 +62,7 @@ def _summary(estimate: Estimate) -> list[str]:
         f"moved: weights {si(estimate.weight_traffic, 'B', 4)}, "
         f"KV {si(estimate.kv_traffic, 'B', 4)}, "
         f"activations {si(estimate.activation_traffic, 'B', 4)}",
-        f"held: weights {si(memory.weights, 'B', 4)}, KV {si(memory.kv, 'B', 4)}; "
+        f"held: weights {si(memory.weights, 'B', 4)}, KV {si(memory.kv, 'B', 4)}{state}; "
         f"{memory.shortfall()}{kind}: {fits}",
     ]
 
@@ -106,33 +108,13 @@ def _values(estimate: Estimate) -> list[str]:
         f"{field} = {si(value, unit, 4)}: {origins.get(field, 'as given by the caller')}"
         for field, value, unit in chip_figures(estimate)
     ]
-    lines += describe(estimate.model)
+    lines += estimate.model.describe().splitlines()
     by_origin: dict[str, list[str]] = {}
     for origin in estimate.model.origins:
         by_origin.setdefault(str(origin), []).append(origin.field)
     lines += [f"{', '.join(fields)}: {text}" for text, fields in by_origin.items()]
     lines += [f"efficiency.{origin.field}: {origin}" for origin in estimate.efficiency.origins]
     return [f"  {line}" for line in lines]
-
-
-def describe(model: ModelShape) -> list[str]:
-    """A model's sizes, a line a part."""
-    lines = [f"{model.name}: {model.params:,} parameters"]
-    if model.hidden is not None:
-        lines.append(f"hidden {model.hidden}" + (f", vocab {model.vocab}" if model.vocab else ""))
-    for repeats, layers in model.blocks:
-        lines += [f"{repeats} x {layer.kind}: {_sizes(layer)}" for layer in layers]
-    for name, end in (("embedding", model.embedding), ("head", model.head)):
-        if end is not None and (text := _sizes(end)):
-            lines.append(f"{name}: {text}")
-    return lines
-
-
-def _sizes(part: Spec) -> str:
-    """The fields of a part that say something: numbers, names, and flags that are on."""
-    every = ((name, getattr(part, name)) for name in type(part).model_fields if name != "kind")
-    told = [(name, value) for name, value in every if value is not None and value is not False]
-    return ", ".join(name if value is True else f"{name} {value}" for name, value in told)
 
 
 def _sources(estimate: Estimate) -> list[str]:
@@ -161,6 +143,7 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
         lines.append(
             "a coarse shape: every parameter a matrix weight, no activations, no scales a row"
         )
+    lines += _about_layers(model)
     if len(step.groups) > 1:
         lines.append(
             "attention of all groups is one kernel, which overlaps what binds each of them"
@@ -186,6 +169,25 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
         left_out.insert(0, "kernel launches")
     lines.append(f"not modelled: {', '.join(left_out)}")
     return tuple(lines)
+
+
+def _about_layers(model: ModelShape) -> list[str]:
+    """What kinds of layers take for granted."""
+    kinds = {type(layer) for _, layer in model.distinct_layers}
+    lines = []
+    if MixtureOfExperts in kinds:
+        lines.append(
+            "tokens choose experts uniformly, each for itself; the floor reads the fewest experts"
+        )
+    if LatentAttention in kinds:
+        lines.append("latent attention runs in the form that its layers name; auto: fewer FLOPs")
+    if any(issubclass(kind, Recurrent) for kind in kinds):
+        lines.append("the state of recurrent layers is read and written once a step")
+    if model.tower_params:
+        lines.append("vision and audio towers are held in memory; no step runs them")
+    if model.mtp:
+        lines.append("extra prediction blocks are neither held nor run")
+    return lines
 
 
 def _efficiency(efficiency: Efficiency) -> str:

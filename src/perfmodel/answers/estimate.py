@@ -56,6 +56,7 @@ class Sums(NamedTuple):
     least_compute_time: float  # s, matrix units alone
     flops: int
     weight_bytes: float
+    least_weight_bytes: float
     activation_bytes: float
     kv_bytes: float
 
@@ -141,7 +142,7 @@ class Estimate(Spec):
         """What the step does, in running order."""
         found = forward(self.model, self.step, self.precision, small_steps=self.small_steps)
         if self.weights_only:
-            found = tuple(op.weights_only() for op in found if op.kind == "linear")
+            found = tuple(op.weights_only() for op in found if op.is_product)
         return found
 
     @cached_property
@@ -153,6 +154,7 @@ class Estimate(Spec):
         least: Num = 0
         flops: Num = 0
         weight: Num = 0
+        least_weight: Num = 0
         activation: Num = 0
         kv: Num = 0
         # What depends on the context last, so that the sums of a sweep's grid stay small till then.
@@ -164,9 +166,10 @@ class Estimate(Spec):
             calls = op.calls
             flops = flops + calls * op.flops
             weight = weight + calls * op.weight_bytes
+            least_weight = least_weight + calls * op.least_weight_bytes
             activation = activation + calls * op.activation_bytes
             kv = kv + calls * op.kv_bytes
-        return Sums(time, compute, least, flops, weight, activation, kv)
+        return Sums(time, compute, least, flops, weight, least_weight, activation, kv)
 
     @cached_property
     def _rows(self) -> list[OperationTime]:
@@ -199,10 +202,11 @@ class Estimate(Spec):
     def floor(self) -> float:
         """What no honest cold run can beat: compulsory work, perfectly overlapped [s].
 
-        The larger of all matrix FLOPs at their peaks and the compulsory bytes (weights and KV, not
-        activations) at the bandwidth. Norms and their like may run beside the matrix units.
+        The larger of all matrix FLOPs at their peaks and the compulsory bytes at the bandwidth:
+        weights (of experts, the fewest that a batch can touch) and KV, not activations. Norms and
+        their like may run beside the matrix units.
         """
-        compulsory = self.sums.weight_bytes + self.sums.kv_bytes
+        compulsory = self.sums.least_weight_bytes + self.sums.kv_bytes
         at_memory = memory_time(nbytes=compulsory, bandwidth=self.gpu.memory_bandwidth)
         return roofline_time(compute=self.sums.least_compute_time, memory=at_memory)  # type: ignore[no-any-return]
 
@@ -239,7 +243,7 @@ class Estimate(Spec):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def kv_traffic(self) -> float:
-        """KV cache that the step reads and writes [B]."""
+        """KV cache and state that the step reads and writes [B]."""
         return self.sums.kv_bytes
 
     @computed_field  # type: ignore[prop-decorator]

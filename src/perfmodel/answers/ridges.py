@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from perfmodel.answers._asked import check_gpu, check_subjects
 from perfmodel.answers._search import largest
@@ -14,10 +15,11 @@ from perfmodel.base.spec import checked_count, checked_positive
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.roofline import attainable, break_even, compute_time, memory_time, ridge
 from perfmodel.work.forward import forward
-from perfmodel.work.layers import Attention
 from perfmodel.work.operation import Matrix, Operation, linear
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group, Step
+
+_ALL_EXPERTS: Final = 1e15  # tokens that surely reach every expert
 
 
 class Balance(NamedTuple):
@@ -59,10 +61,39 @@ def balance(
     return Balance(fixed, memory, compute)
 
 
-def one_sequence(model: ModelShape, context: Num, precision: Precision) -> tuple[Operation, ...]:
-    """The operations of one sequence's decode step; for numbers of any kind."""
-    group = Group.trusted(count=1, new=1, past=context - 1, logits=1, shared_past=0)
+def sequences(
+    model: ModelShape, context: Num, precision: Precision, count: Num = 1
+) -> tuple[Operation, ...]:
+    """The operations of a decode step of so many sequences; for numbers of any kind."""
+    group = Group.trusted(count=count, new=1, past=context - 1, logits=1, shared_past=0)
     return forward(model, Step.trusted(groups=(group,)), precision)
+
+
+def size_at_ridge(
+    model: ModelShape, gpu: GpuSpec, context: int, precision: Precision, one: Balance
+) -> float:
+    """The batch at which arithmetic takes as long as traffic, be the weights read fixed or not.
+
+    Experts make the weights that a step reads grow with the batch, ever more slowly and up to all
+    of them. From the batch that would pay for all, each round pays for what the last one reads:
+    the sequence falls, and stops at the ridge.
+    """
+    size = math.inf
+    weights = one.fixed_memory
+    experts = any(op.kind == "experts" for op in sequences(model, context, precision))
+    many: float = _ALL_EXPERTS if experts else 1
+    while True:
+        if many != 1:
+            weights = _weights_time(sequences(model, context, precision, many), gpu)
+        found = break_even(fixed_memory=weights, memory=one.memory, compute=one.compute)
+        if many == 1 or not found < size * (1 - 1e-15):
+            return found  # type: ignore[no-any-return]
+        size = many = found
+
+
+def _weights_time(operations: Iterable[Operation], gpu: GpuSpec) -> float:
+    read = sum([op.calls * op.weight_bytes for op in operations])
+    return memory_time(nbytes=read, bandwidth=gpu.memory_bandwidth)  # type: ignore[no-any-return]
 
 
 def one_token(matrix: Matrix, precision: Precision) -> tuple[Operation, ...]:
@@ -148,7 +179,8 @@ def ridge_intensity(gpu: GpuSpec, *, precision: PrecisionLike = "bf16") -> float
 def ridge_batch(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLike = None) -> float:
     """Tokens a pass at which a model's matrix FLOPs take as long as reading its weights.
 
-    For one format, ``peak / bandwidth * bytes per weight / 2``.
+    For one format, ``peak / bandwidth * bytes per weight / 2``; experts move it by the ratio of
+    the weights that the step reads, in the end all of them, to those that a token multiplies by.
 
     Parameters
     ----------
@@ -182,11 +214,15 @@ def ridge_batch(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLike = N
     >>> [round(ridge_batch(ModelShape.from_totals(params=8e9), h100, precision=p))
     ...  for p in ("bf16", "uniform-fp8", "w4a16")]
     [295, 295, 76]
+    >>> from perfmodel import model
+    >>> round(ridge_batch(model("mixtral-8x7b"), h100))  # 295 * 46.57e9 / 12.75e9 weights
+    1078
     """
     check_subjects(model, gpu)
     formats = model.resolve_precision(precision)
-    matrices = [op for op in one_sequence(model, 1, formats) if op.kind == "linear"]
-    return break_even(**balance(matrices, gpu, kv=False, activations=False)._asdict())  # type: ignore[no-any-return]
+    matrices = [op for op in sequences(model, 1, formats) if op.is_product]
+    one = balance(matrices, gpu, kv=False, activations=False)
+    return size_at_ridge(model, gpu, 1, formats, one)
 
 
 def gemm_ridge_batch(
@@ -289,14 +325,14 @@ def step_ridge_batch(
     model.require_cache()
     formats = model.resolve_precision(precision)
     context = checked_count("context", context)
-    one = balance(one_sequence(model, context, formats), gpu, kv=True, activations=False)
+    one = balance(sequences(model, context, formats), gpu, kv=True, activations=False)
     if one.compute <= one.memory:
         critical = max(critical_context(model, gpu, precision=formats), 1.0)
         raise NoRidgeError(
             f"context: {context} tokens are past the critical context of {critical:.0f}: each "
             "sequence adds more KV time than arithmetic, so the step is memory-bound at every batch"
         )
-    return break_even(**one._asdict())  # type: ignore[no-any-return]
+    return size_at_ridge(model, gpu, context, formats, one)
 
 
 def critical_context(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLike = None) -> float:
@@ -346,7 +382,7 @@ def critical_context(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLik
     formats = model.resolve_precision(precision)
 
     def at(context: int) -> Balance:
-        return balance(one_sequence(model, context, formats), gpu, kv=True, activations=False)
+        return balance(sequences(model, context, formats), gpu, kv=True, activations=False)
 
     always = f"{model.name} on {gpu.name}: every context has a ridge; it is compute-bound past it"
     if at(1).compute <= at(1).memory:
@@ -354,7 +390,7 @@ def critical_context(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLik
             f"{model.name} on {gpu.name}: not even a context of one token has a ridge; decode is "
             "memory-bound at every batch"
         )
-    if any(isinstance(x, Attention) and x.window for _, row in model.blocks for x in row):
+    if model.clips:
         try:
             return float(largest(lambda context: at(context).compute > at(context).memory))
         except UnboundedError:

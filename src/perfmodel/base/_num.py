@@ -62,6 +62,15 @@ def minimum(a: Num, b: Num) -> Num:
     return np.minimum(a, b)
 
 
+def equal(a: Num, b: Num) -> Num:
+    """Whether two numbers are equal: elementwise for arrays, an equation for symbols."""
+    if is_symbolic(a, b):
+        import sympy
+
+        return sympy.Eq(a, b)
+    return a == b
+
+
 def highest(x: Num) -> Num | None:
     """The largest element; None for symbols, which have none."""
     if type(x) in _PLAIN:
@@ -70,9 +79,13 @@ def highest(x: Num) -> Num | None:
 
 
 def where(condition: Num, yes: Num, no: Num) -> Num:
-    """``yes`` where the condition, plain or an array, holds, else ``no``; no symbols."""
+    """``yes`` where the condition holds, else ``no``: elementwise, ``Piecewise`` for symbols."""
     if isinstance(condition, bool):
         return yes if condition else no
+    if is_symbolic(condition):
+        import sympy
+
+        return sympy.Piecewise((yes, condition), (no, True))
     import numpy as np
 
     return np.where(condition, yes, no)

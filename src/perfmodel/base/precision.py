@@ -83,6 +83,7 @@ FORMATS: Final[dict[str, Format]] = {
         ("int8", 8, 0, None),
         ("int8-row", 8, 16, None),
         ("int4-g128", 4, 16, 128),
+        ("mxfp4", 4, 8, 32),
         ("nvfp4", 4, 8, 16),
     )
 }
@@ -147,6 +148,11 @@ class Precision(Spec):
     )
     kv: Format = Field(description="The KV cache")
     attention: ComputeFormat = Field(description="What attention computes in")
+    state: Format = Field(default=FORMATS["fp32"], description="The state of recurrent layers")
+    parts: tuple[tuple[Name, MatrixFormats], ...] = Field(
+        default=(),
+        description="Matrices of the blocks that differ from ``linear``, as (part, formats)",
+    )
 
     def __repr__(self) -> str:
         return f"<Precision {self.name}>"
@@ -155,6 +161,31 @@ class Precision(Spec):
 
     def __hash__(self) -> int:
         return hash(self.name)  # equal precisions have equal names; sizes are cached by precision
+
+    def formats_of(self, part: str, default: MatrixFormats | None = None) -> MatrixFormats:
+        """The formats of one matrix of the blocks.
+
+        Parameters
+        ----------
+        part : str
+            Kind of layer and name of the matrix, as ``"attention.qkv"`` [text].
+        default : MatrixFormats or None
+            What holds where ``parts`` says nothing; None: ``linear``.
+
+        Returns
+        -------
+        MatrixFormats
+            Those of ``parts`` where it names the part.
+
+        Examples
+        --------
+        >>> Precision.preset("fp8").formats_of("attention.qkv").weights.name
+        'fp8'
+        """
+        for name, formats in self.parts:
+            if name == part:
+                return formats
+        return self.linear if default is None else default
 
     @property
     def rest(self) -> Format:
@@ -241,7 +272,7 @@ class Precision(Spec):
             raise UnknownKeyError(message)
         same = _matrix_formats(name, name, name, name)
         kv = format_named(name)
-        return cls(name=f"uniform-{name}", linear=same, head=same, kv=kv, attention=name)
+        return cls(name=f"uniform-{name}", linear=same, head=same, kv=kv, attention=name, state=kv)
 
     @classmethod
     def parse(cls, text: Precision | str) -> Precision:

@@ -10,7 +10,7 @@ from perfmodel.base._messages import did_you_mean, plain, shown
 from perfmodel.base.errors import InvalidValueError, UnknownKeyError
 from perfmodel.base.spec import Spec
 from perfmodel.machine.hardware import GpuSpec, PeakFlops
-from perfmodel.work.layers import Attention, FeedForward
+from perfmodel.work.layers import Attention, FeedForward, MixtureOfExperts
 from perfmodel.work.layers.embedding import Embedding, Head
 from perfmodel.work.shape import ModelShape
 
@@ -173,4 +173,26 @@ def any_model() -> ModelShape:
         blocks=((symbol("L"), block),),
         embedding=Embedding(),
         head=Head(norm=None),
+    )
+
+
+def any_experts() -> ModelShape:
+    """A model of symbols that is nothing but mixtures of experts.
+
+    Returns
+    -------
+    ModelShape
+        Width d, E experts of inner width f_e, k_e of them for each token.
+
+    Examples
+    --------
+    >>> any_experts().params  # a router, and three matrices an expert
+    L*(3*E*d*f_e + E*d)
+    """
+    layer = twin(MixtureOfExperts, norm=None)
+    return twin(
+        ModelShape,
+        name="any mixture of experts",
+        hidden=symbol("d"),
+        blocks=((symbol("L"), (layer,)),),
     )

@@ -14,7 +14,6 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from perfmodel.answers._explain import describe
 from perfmodel.answers.compare import compare as compare_steps
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.memory import max_batch
@@ -340,12 +339,12 @@ def _show_gpu(spec: GpuSpec) -> None:
 
 
 def _show_model(spec: ModelShape) -> None:
-    first, *rest = describe(spec)
-    print(first)
-    for line in rest:
-        print(f"  {line}")
+    print(spec.describe())
     print(f"  weights {si(spec.weight_bytes(), 'B', 4)} in {spec.resolve_precision().name}")
-    print(f"  KV {spec.kv_bytes_per_token():,.0f} B a token")
+    if spec.has_cache:
+        print(f"  KV {spec.kv_bytes_per_token():,.0f} B a token")
+        if state := spec.state_bytes():
+            print(f"  state {si(state, 'B', 4)} a sequence")
     if spec.max_context is not None:
         print(f"  made for {spec.max_context:,} tokens of context")
     fields: dict[Origin, list[str]] = {}

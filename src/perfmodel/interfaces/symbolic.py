@@ -13,12 +13,13 @@ import sympy
 
 from perfmodel.answers._asked import check_subjects
 from perfmodel.answers.estimate import Estimate
-from perfmodel.answers.ridges import Balance, balance, one_sequence, one_token
+from perfmodel.answers.ridges import Balance, balance, one_token, sequences
 from perfmodel.answers.steps import estimate_unchecked
 from perfmodel.base.errors import InvalidValueError, NoRidgeError
 from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.interfaces._closed_form import ClosedForm
 from perfmodel.interfaces._symbols import (
+    any_experts,
     any_gpu,
     any_model,
     bandwidth,
@@ -34,13 +35,14 @@ from perfmodel.interfaces._symbols import (
     twin,
 )
 from perfmodel.machine.hardware import GpuSpec
-from perfmodel.roofline import ridge
+from perfmodel.roofline import memory_time, ridge
 from perfmodel.work.operation import Matrix
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group
 
 __all__ = [
     "ClosedForm",
+    "any_experts",
     "any_gpu",
     "any_model",
     "attention_intensity",
@@ -59,6 +61,7 @@ __all__ = [
     "max_context_for_capacity",
     "outer",
     "peak",
+    "ridge_batch",
     "step_intensity",
     "step_ridge_batch",
     "step_time",
@@ -68,7 +71,7 @@ __all__ = [
     "wide_gemm_ridge_batch",
 ]
 
-_WINDOWS: Final = "expected one without sliding windows: its KV is not linear in"
+_WINDOWS: Final = "expected one without windows or experts: its traffic is not linear in"
 _BELOW: Final = (
     "each further unit adds more traffic time than arithmetic: memory-bound at any batch"
 )
@@ -356,6 +359,49 @@ def step_intensity(
     return ClosedForm("arithmetic intensity of a decode step", "FLOP/B", found)
 
 
+def ridge_batch(
+    *,
+    model: ModelShape | None = None,
+    gpu: GpuSpec | None = None,
+    precision: PrecisionLike = None,
+) -> ClosedForm:
+    """Tokens a pass at which matrix FLOPs take as long as reading the weights, all experts read.
+
+    Parameters
+    ----------
+    model : ModelShape or None
+        A model of numbers; None: symbols, one mixture of experts and no attention.
+    gpu : GpuSpec or None
+        A chip of numbers; None: symbols.
+    precision : Precision or str or None
+        What weights are stored and computed in.
+
+    Returns
+    -------
+    ClosedForm
+        Tokens [1]: the ridge of a dense model times all its weights over those that a token
+        multiplies by. ``perfmodel.ridge_batch`` counts the experts that so few tokens miss, too.
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is no preset of that name.
+
+    Examples
+    --------
+    Of E experts of three matrices each, a token multiplies by k_e; the router is read, too:
+
+    >>> ridge_batch().expression
+    E*F*(3*f_e + 1)/(beta*(E + 3*f_e*k_e))
+    """
+    shape, chip = _subjects(any_experts() if model is None else model, gpu)
+    matrices = [op for op in sequences(shape, 1, _formats(precision, shape)) if op.is_product]
+    one = balance(matrices, chip, kv=False, activations=False)
+    weights = _all_weights_time(shape, chip, sympy.Integer(1), precision, products=True)
+    found = _solve(tokens * one.compute, weights, tokens)
+    return ClosedForm("ridge batch with all experts read", "1", found)
+
+
 def step_ridge_batch(
     *,
     model: ModelShape | None = None,
@@ -376,7 +422,8 @@ def step_ridge_batch(
     Returns
     -------
     ClosedForm
-        Sequences [1], in S and the symbols; past ``critical_context`` there is no such batch.
+        Sequences [1], in S and the symbols; past ``critical_context`` there is no such batch. All
+        experts are read.
 
     Raises
     ------
@@ -584,8 +631,24 @@ def _step(model: ModelShape | None, gpu: GpuSpec | None, precision: PrecisionLik
 
 def _balance(model: ModelShape | None, gpu: GpuSpec | None, precision: PrecisionLike) -> Balance:
     shape, chip = _subjects(model, gpu)
-    operations = one_sequence(shape, context, _formats(precision, model))
-    return balance(operations, chip, kv=True, activations=False)
+    operations = sequences(shape, context, _formats(precision, model))
+    one = balance(operations, chip, kv=True, activations=False)
+    return one._replace(fixed_memory=_all_weights_time(shape, chip, context, precision))
+
+
+def _all_weights_time(
+    shape: ModelShape, chip: GpuSpec, length: Any, precision: PrecisionLike, products: bool = False
+) -> sympy.Expr:
+    """Time to read the weights of a step so large that it is sent to every expert.
+
+    The share of experts that T tokens miss, ``(1 - k/E)^T``, is the only power of the batch.
+    """
+    operations = sequences(shape, length, _formats(precision, shape), batch)
+    read = sum(op.calls * op.weight_bytes for op in operations if op.is_product or not products)
+    everything = sympy.sympify(read).replace(
+        lambda part: part.is_Pow and part.exp.has(batch), lambda part: sympy.Integer(0)
+    )
+    return memory_time(nbytes=everything, bandwidth=chip.memory_bandwidth)
 
 
 def _solve(left: Any, right: Any, unknown: sympy.Symbol) -> sympy.Expr:

@@ -40,7 +40,7 @@ def forward(
     Returns
     -------
     tuple of Operation
-        In running order; equal blocks are one operation with as many calls.
+        In the order they first run; equal layers are one operation with as many calls.
 
     Raises
     ------
@@ -74,11 +74,20 @@ def _running(
     hidden, vocab, tokens = model.hidden, model.vocab, step.tokens
     if model.embedding is not None:
         yield model.embedding.lookup(hidden, tokens, precision)
-    for repeats, layers in model.blocks:
-        for layer in layers:
-            yield from layer.operations(hidden, step, precision, repeats)
-            if separate:
-                yield from layer.small_steps(hidden, tokens, precision, repeats)
+        yield from model.embedding.project(hidden, tokens, precision)
+        if separate and model.embedding.norm is not None:
+            yield norm_step(
+                model.embedding.norm,
+                name="embedding norm",
+                width=hidden,
+                tokens=tokens,
+                precision=precision,
+                calls=1,
+            )
+    for count, layer in model.distinct_layers:
+        yield from layer.operations(hidden, step, precision, count)
+        if separate:
+            yield from layer.small_steps(hidden, tokens, precision, count)
     if model.head is not None:
         if separate and model.head.norm is not None:
             yield norm_step(
@@ -91,4 +100,4 @@ def _running(
             )
         positions = step.logit_tokens
         if not is_zero(positions):
-            yield model.head.project(hidden, vocab, positions, precision)
+            yield from model.head.project(hidden, vocab, positions, precision)

@@ -11,13 +11,13 @@ from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import ComputeFormat, MatrixFormats, Precision, PrecisionLike
 from perfmodel.base.spec import Amount, Name, NonNegative, Spec, checked_count, quantity
 
-OperationKind: TypeAlias = Literal["embedding", "linear", "attention", "small"]
+OperationKind: TypeAlias = Literal["embedding", "linear", "experts", "attention", "scan", "small"]
 
 
 class Operation(Spec):
     """One kind of kernel in a step: its work and traffic per call, and how often it is called.
 
-    ``weight_bytes`` and ``kv_bytes`` are compulsory; ``activation_bytes`` may stay in a cache.
+    ``least_weight_bytes`` and ``kv_bytes`` are compulsory; activations may stay in a cache.
     """
 
     name: Name
@@ -26,19 +26,32 @@ class Operation(Spec):
     """Which kind of kernel it is."""
     flops: Amount = quantity(r"W", "FLOP", "Floating-point operations of one call")
     weight_bytes: NonNegative = quantity(r"Q_w", "B", "Weights read by one call")
+    least_weight_bytes: NonNegative = quantity(
+        r"Q_{w,0}", "B", "Weights that one call cannot avoid reading: the fewest experts, else all"
+    )
     activation_bytes: NonNegative = quantity(r"Q_a", "B", "Inputs and outputs of one call")
-    kv_bytes: NonNegative = quantity(r"Q_{kv}", "B", "KV cache read and written by one call")
+    kv_bytes: NonNegative = quantity(
+        r"Q_{kv}", "B", "KV cache and state that one call reads and writes"
+    )
     calls: Amount = quantity(r"n_c", "1", "Calls in the step")
     compute: ComputeFormat
     """What it computes in."""
     tokens: Amount = quantity(r"T", "1", "Tokens that one call processes")
-    weights: Amount = quantity(r"n_w", "1", "Matrix weights that one call reads")
+    weights: NonNegative = quantity(r"n_w", "1", "Matrix weights that one call reads")
+    pairs: NonNegative = quantity(
+        r"n_p", "1", "Query and key pairs of one head, all sequences together", default=0.0
+    )
 
     @model_validator(mode="after")
     def _moves_something(self) -> Self:
         if not self.nbytes:
             raise InvalidValueError("Operation: expected some bytes to move, got none")
         return self
+
+    @property
+    def is_product(self) -> bool:
+        """Whether it multiplies by weights."""
+        return self.kind in ("linear", "experts")
 
     @property
     def nbytes(self) -> float:
@@ -57,11 +70,12 @@ class Operation(Spec):
 
 
 class Matrix(NamedTuple):
-    """A weight matrix of a layer: ``inner`` inputs, ``outer`` outputs."""
+    """A weight matrix of a layer: ``inner`` inputs, ``outer`` outputs, perhaps in many copies."""
 
     name: str
     inner: Num
     outer: Num
+    copies: Num = 1  # one an expert
 
 
 def linear(matrix: Matrix, *, tokens: Num, formats: MatrixFormats, calls: Num = 1) -> Operation:
@@ -105,8 +119,8 @@ class MatrixCost(NamedTuple):
 
 
 def matrix_cost(matrix: Matrix, formats: MatrixFormats) -> MatrixCost:
-    """The cost of a matrix in given formats, whatever the step."""
-    name, inner, outer = matrix
+    """The cost of one copy of a matrix in given formats, whatever the step."""
+    name, inner, outer = matrix.name, matrix.inner, matrix.outer
     weights = inner * outer
     token_bytes = formats.inputs.nbytes(inner, 1) + formats.outputs.nbytes(outer, 1)
     weight_bytes = formats.weights.nbytes(weights, outer)
@@ -121,12 +135,14 @@ def product(cost: MatrixCost, *, tokens: Num, calls: Num = 1) -> Operation:
         kind="linear",
         flops=2 * weights * tokens,
         weight_bytes=weight_bytes,
+        least_weight_bytes=weight_bytes,
         activation_bytes=token_bytes * tokens,
         kv_bytes=0,
         calls=calls,
         compute=compute,
         tokens=tokens,
         weights=weights,
+        pairs=0,
     )
 
 
@@ -176,10 +192,12 @@ def small_step(
         kind="small",
         flops=flops,
         weight_bytes=0,
+        least_weight_bytes=0,
         activation_bytes=activation_bytes,
         kv_bytes=0,
         calls=calls,
         compute=compute,
         tokens=tokens,
         weights=0,
+        pairs=0,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Any, Self, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -11,11 +11,14 @@ from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base._num import Num, highest
 from perfmodel.base.errors import InvalidValueError, NoCacheError, UnknownKeyError
 from perfmodel.base.precision import Precision, PrecisionLike
-from perfmodel.base.spec import Count, Name, Origin, Spec, checked_count, quantity
+from perfmodel.base.spec import Count, CountOrZero, Name, Origin, Spec, checked_count, quantity
 from perfmodel.work.layers import AnyLayer, Attention, FeedForward, Totals
 from perfmodel.work.layers.embedding import Embedding, Head
-from perfmodel.work.layers.layer import Norm
+from perfmodel.work.layers.layer import Layer, Norm
 from perfmodel.work.step import Group
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 Block: TypeAlias = tuple[Count, Annotated[tuple[AnyLayer, ...], Field(min_length=1)]]
 
@@ -32,6 +35,14 @@ class ModelShape(Spec):
     vocab: Count | None = quantity("V", "1", "Rows of the token embedding", default=None)
     blocks: tuple[Block, ...] = Field(min_length=1)
     """Pairs of repeats and layers, in running order."""
+    mtp: tuple[Block, ...] = ()
+    """Extra blocks that predict further tokens: counted apart, and run by no step."""
+    tower_params: CountOrZero = quantity(
+        "n_t",
+        "1",
+        "Parameters of vision and audio towers: held in memory, counted apart",
+        default=0,
+    )
     embedding: Embedding | None = None
     """The token embedding; None for a model without."""
     head: Head | None = None
@@ -260,25 +271,59 @@ class ModelShape(Spec):
 
     @cached_property
     def params(self) -> int:
-        """All parameters, tied weights once [1]."""
-        total: Num = sum(
-            repeats * sum(layer.params(self.hidden) for layer in layers)
-            for repeats, layers in self.blocks
-        )
+        """All parameters of the language model, tied weights once [1].
+
+        Towers (``tower_params``) and extra prediction blocks (``mtp_params``) are not in it.
+        """
+        total: Num = sum([n * layer.params(self.hidden) for n, layer in self.distinct_layers])
         for end in (self.embedding, self.head):
             if end is not None:
                 total = total + end.params(self.hidden, self.vocab)
         return total  # type: ignore[no-any-return]
 
-    @property
+    @cached_property
     def active_params(self) -> int:
-        """Parameters that one token meets; all of them in a dense model [1]."""
-        return self.params
+        """Parameters that one token meets: all but the experts that it is not sent to [1]."""
+        idle: Num = sum(
+            [
+                n * (layer.params(self.hidden) - layer.active_params(self.hidden))
+                for n, layer in self.distinct_layers
+            ]
+        )
+        return self.params - idle  # type: ignore[no-any-return]
 
     @property
     def mtp_params(self) -> int:
-        """Parameters of extra prediction layers, not in ``params``; dense models have none [1]."""
-        return 0
+        """Parameters of extra blocks that predict further tokens, not in ``params`` [1]."""
+        return sum(
+            repeats * sum(layer.params(self.hidden) for layer in layers)
+            for repeats, layers in self.mtp
+        )
+
+    @property
+    def non_embedding_params(self) -> int:
+        """``params`` without the tables of the embedding and of an untied head and its bias [1]."""
+        tables: Num = sum(
+            [n * layer.embedding_params(self.hidden) for n, layer in self.distinct_layers]
+        )
+        for end in (self.embedding, self.head):
+            if end is not None:
+                tables = tables + end.table(self.hidden, self.vocab)
+        if self.head is not None and self.head.bias and not self.head.tied:
+            tables = tables + self.vocab
+        return self.params - tables  # type: ignore[no-any-return]
+
+    @cached_property
+    def distinct_layers(self) -> tuple[tuple[int, Layer], ...]:
+        """Each distinct layer once, with how many there are, in the order they first run.
+
+        What a step costs follows these, not the blocks.
+        """
+        counts: dict[Layer, Num] = {}
+        for repeats, layers in self.blocks:
+            for layer in layers:
+                counts[layer] = counts.get(layer, 0) + repeats
+        return tuple((count, layer) for layer, count in counts.items())
 
     @property
     def layers(self) -> int:
@@ -288,11 +333,12 @@ class ModelShape(Spec):
     @cached_property
     def has_cache(self) -> bool:
         """Whether the size of the KV cache is known."""
-        return any(
-            layer.has_cache if isinstance(layer, Totals) else isinstance(layer, Attention)
-            for _, layers in self.blocks
-            for layer in layers
-        )
+        return any(layer.has_cache for _, layer in self.distinct_layers)
+
+    @property
+    def clips(self) -> bool:
+        """Whether a window or a selection makes some layer's cache or work stop growing."""
+        return any(layer.clips for _, layer in self.distinct_layers)
 
     @property
     def position_limit(self) -> int | None:
@@ -322,7 +368,7 @@ class ModelShape(Spec):
         return Precision.parse(precision)
 
     def weight_bytes(self, precision: PrecisionLike = None) -> float:
-        """What memory holds of the weights, tied tables once, scales included.
+        """What memory holds of the weights, tied tables once, towers and scales included.
 
         Parameters
         ----------
@@ -358,13 +404,12 @@ class ModelShape(Spec):
 
     def _count_weight_bytes(self, formats: Precision) -> Num:
         total: Num = sum(
-            repeats * sum(layer.weight_bytes(self.hidden, formats) for layer in layers)
-            for repeats, layers in self.blocks
+            [n * layer.weight_bytes(self.hidden, formats) for n, layer in self.distinct_layers]
         )
         for end in (self.embedding, self.head):
             if end is not None:
                 total = total + end.weight_bytes(self.hidden, self.vocab, formats)
-        return total
+        return total + formats.rest.nbytes(self.tower_params)
 
     def cache_bytes(self, context: int, precision: PrecisionLike = None) -> float:
         """KV cache of one sequence.
@@ -418,11 +463,51 @@ class ModelShape(Spec):
         float or array or symbol
             Bytes [B].
         """
-        held: Num = 0
-        for repeats, layers in self.blocks:
-            for layer in layers:
-                held = held + repeats * layer.cache_bytes(group, precision.kv)
-        return held
+        return sum(
+            [n * layer.cache_bytes(group, precision.kv) for n, layer in self.distinct_layers]
+        )
+
+    def cache_by_kind(self, context: int, precision: PrecisionLike = None) -> dict[str, float]:
+        """KV cache of one sequence, by kind of layer.
+
+        Parameters
+        ----------
+        context : int
+            Tokens of the sequence [1].
+        precision : Precision or str or None
+            Its KV format counts; None: the checkpoint's own, else bf16.
+
+        Returns
+        -------
+        dict of str to float
+            Bytes of all layers of a kind, for each kind that has a cache [B].
+
+        Raises
+        ------
+        UnknownKeyError
+            If there is no preset of that name.
+        NoCacheError
+            If the shape does not say what its cache is.
+        InvalidValueError
+            If ``context`` is not a whole number, or exceeds learned positions.
+
+        Examples
+        --------
+        >>> layers = [Attention(heads=4, kv_heads=1, head_dim=64, window=w) for w in (128, None)]
+        >>> ModelShape(hidden=256, blocks=((6, layers),)).cache_by_kind(1000, "bf16")
+        {'window attention': 196608.0, 'attention': 1536000.0}
+        """
+        self.require_cache()
+        context = checked_count("context", context, minimum=0)
+        self.require_positions(context)
+        kv = self.resolve_precision(precision).kv
+        alone = Group.trusted(count=1, new=context, past=0, logits=0, shared_past=0)
+        found: dict[str, float] = {}
+        for count, layer in self.distinct_layers:
+            if layer.has_cache and (held := layer.cache_bytes(alone, kv)):
+                name = layer.title
+                found[name] = found.get(name, 0.0) + count * held
+        return found
 
     def require_cache(self) -> None:
         """Refuse a question about a cache that the shape does not know.
@@ -509,6 +594,65 @@ class ModelShape(Spec):
         ------
         UnknownKeyError
             If there is no preset of that name.
+
+        Notes
+        -----
+        Presets keep the recurrence in fp32 and a convolution's last inputs like activations, one
+        column for each token it sees. Engines often keep one column less: ``with_(conv_state=3)``.
+
+        Examples
+        --------
+        Each of 16 heads holds 128 x 128 numbers of 4 bytes, the convolution 4 columns of 2:
+
+        >>> from perfmodel.work.layers import GatedDeltaNet
+        >>> delta = GatedDeltaNet(key_heads=16, value_heads=16, key_dim=128, value_dim=128)
+        >>> ModelShape(hidden=2048, blocks=((1, (delta,)),)).state_bytes("bf16")
+        1097728.0
         """
-        self.resolve_precision(precision)
-        return 0.0
+        formats = self.resolve_precision(precision)
+        return float(sum([n * layer.state_bytes(formats) for n, layer in self.distinct_layers]))
+
+    # -- in words and in tables -----------------------------------------------------------------
+
+    def describe(self) -> str:
+        """The architecture in a few lines, as a model card would give it.
+
+        Returns
+        -------
+        str
+            Parameters, then each kind of layer with how many there are and its sizes.
+
+        Examples
+        --------
+        >>> print(ModelShape.dense(layers=2, hidden=64, heads=4, ffn=256, vocab=1000).describe())
+        dense: 259,392 parameters; 2 blocks of width 64
+          2 x attention: 4 heads of 16
+          2 x feed-forward: width 256, gated
+          embedding and head: 1,000 tokens, untied
+        """
+        from perfmodel.work.card import describe
+
+        return describe(self)
+
+    def to_frame(self, precision: PrecisionLike = None) -> pd.DataFrame:
+        """Every layer in running order, as a table.
+
+        Parameters
+        ----------
+        precision : Precision or str or None
+            What is stored in what; None: the checkpoint's own, else bf16.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row a layer, the ends included: block, layer, parameters and active ones [1], bytes
+            of weights, of cache with the first token and of state [B].
+
+        Raises
+        ------
+        UnknownKeyError
+            If there is no preset of that name.
+        """
+        from perfmodel.work.card import to_frame
+
+        return to_frame(self, self.resolve_precision(precision))

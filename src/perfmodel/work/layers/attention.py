@@ -1,19 +1,24 @@
-"""Full and sliding-window attention with grouped queries."""
+"""Full, sliding-window, chunked and sparse attention with grouped queries."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, Self
+from typing import Literal, Self, TypeAlias
 
 from pydantic import model_validator
 
-from perfmodel.base._num import Num, maximum, minimum
+from perfmodel.base._num import Num
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Format, Precision
 from perfmodel.base.spec import Count, Flag, quantity
-from perfmodel.work.layers.layer import Layer, norm_params, norm_step
+from perfmodel.work.layers.indexer import Indexer
+from perfmodel.work.layers.layer import Layer, norm_step
+from perfmodel.work.layers.reach import Reach
 from perfmodel.work.operation import Matrix, Operation, product
 from perfmodel.work.step import Group, Step
+
+QkNorm: TypeAlias = Literal["head", "full", "bare"]
+Gate: TypeAlias = Literal["value", "head"]
 
 
 class Attention(Layer):
@@ -30,22 +35,56 @@ class Attention(Layer):
     heads: Count = quantity("h", "1", "Query heads")
     kv_heads: Count = quantity("g", "1", "Key/value heads")
     head_dim: Count = quantity("d_h", "1", "Width of one head")
+    value_dim: Count | None = quantity(
+        "d_v", "1", "Width of one value head; None: ``head_dim``", default=None
+    )
     window: Count | None = quantity(
         "w", "1", "Tokens that a query attends at most, itself included", default=None
     )
+    chunk: Count | None = quantity(
+        "c", "1", "Tokens of a chunk, outside of which no query attends", default=None
+    )
+    source: Count | None = quantity(
+        "d_s", "1", "Width that it reads, norms and projects; None: that of the model", default=None
+    )
+    indexer: Indexer | None = None
+    """What selects the tokens that a query attends; None: all."""
+    shares_kv: Flag = False
+    """Whether keys and values are those of an earlier layer: neither projected nor cached here."""
+    keys_as_values: Flag = False
+    """Whether one projection gives both keys and values; both are cached."""
+    gate: Gate | None = None
+    """A projected gate on the result, one a value or one a head; None for none."""
     qkv_bias: Flag = False
     """Whether the QKV projection has a bias."""
+    gate_bias: Flag = True
+    """Whether a gate shares in the bias of the QKV projection."""
     output_bias: Flag = False
     """Whether the output projection has a bias."""
-    qk_norm: Flag = False
-    """Whether queries and keys are normed, head by head."""
+    qk_norm: QkNorm | None = None
+    """The norm of queries and keys: head by head with one scale, a scale for each of their values,
+    or a bare one that has learned nothing."""
+    differential: Flag = False
+    """Whether each head weighs the values of two heads and differences are taken, which standard
+    kernels do in two passes."""
+    masks_keys: Flag = False
+    """Whether a projection of the values onto one number a head masks keys."""
+    qk_shift: Flag = False
+    """Whether the norms of queries and keys shift as well as scale."""
 
     @model_validator(mode="after")
-    def _queries_share_evenly(self) -> Self:
+    def _is_consistent(self) -> Self:
         if self.heads % self.kv_heads:
             raise InvalidValueError(
                 f"Attention.heads: expected a multiple of kv_heads={self.kv_heads}, "
                 f"got {self.heads}"
+            )
+        if self.window is not None and self.chunk is not None:
+            raise InvalidValueError("Attention.chunk: expected it or a window, got both")
+        if self.keys_as_values and self.value_dim not in (None, self.head_dim):
+            raise InvalidValueError(
+                f"Attention.value_dim: expected head_dim={self.head_dim} where keys are values, "
+                f"got {self.value_dim}"
             )
         return self
 
@@ -55,165 +94,149 @@ class Attention(Layer):
         return self.heads * self.head_dim
 
     @property
+    def result_width(self) -> Num:
+        """Width of the result of all heads together [1]."""
+        return self.heads * self._value_dim
+
+    @property
     def kv_values(self) -> Num:
-        """Numbers that one token adds to the cache of one such layer: its key and its value [1]."""
-        return 2 * self.kv_heads * self.head_dim
+        """Numbers that one token's key and value are, whoever caches them [1]."""
+        return self.kv_heads * (self.head_dim + self._value_dim)
+
+    @property
+    def reach(self) -> Reach:
+        """Which of the tokens before it a query attends."""
+        most = None if self.indexer is None else self.indexer.top_k
+        return Reach(window=self.window, chunk=self.chunk, most=most)
+
+    @property
+    def title(self) -> str:
+        """What a table calls it."""
+        return self.reach.prefix + "attention"
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether keys and values are held here."""
+        return not self.shares_kv
+
+    @property
+    def clips(self) -> bool:
+        """Whether a window, a chunk or a selection bounds what a query attends."""
+        return self.window is not None or self.chunk is not None or self.indexer is not None
+
+    @property
+    def _value_dim(self) -> Num:
+        return self.head_dim if self.value_dim is None else self.value_dim
+
+    @property
+    def _value_width(self) -> Num:
+        return self.kv_heads * self._value_dim
+
+    @property
+    def _projected(self) -> Num:
+        """Outputs of the QKV projection, a gate's included."""
+        if self.shares_kv:
+            return self.query_width + self._gate_width
+        kv = self.kv_heads * self.head_dim if self.keys_as_values else self.kv_values
+        return self.query_width + kv + self._gate_width
+
+    @property
+    def _gate_width(self) -> Num:
+        return {None: 0, "value": self.result_width, "head": self.heads}[self.gate]
+
+    def read_width(self, hidden: Num) -> Num:
+        """Width that queries, keys and values are projected from [1]."""
+        return hidden if self.source is None else self.source
 
     def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
-        """The fused query, key and value projection, and the output projection."""
+        """The fused query, key and value projection, the indexer's, and the output projection."""
+        read = self.read_width(hidden)
+        indexer = () if self.indexer is None else self.indexer.matrices(read, read)
+        mask = (Matrix("key_mask", self._value_width, self.kv_heads),) if self.masks_keys else ()
         return (
-            Matrix("qkv", hidden, self.query_width + self.kv_values),
-            Matrix("output", self.query_width, hidden),
+            Matrix("qkv", read, self._projected),
+            *indexer,
+            *mask,
+            Matrix("output", self.result_width, hidden),
         )
 
     def vectors(self, hidden: Num) -> Num:
-        """Biases, the norm before, and the norms of queries and keys (one head wide) [1]."""
-        qkv_bias = self.query_width + self.kv_values if self.qkv_bias else 0
-        output_bias = hidden if self.output_bias else 0
-        qk_norms = 2 * self.head_dim if self.qk_norm else 0
-        return qkv_bias + output_bias + qk_norms + norm_params(self.norm, hidden)
+        """Biases, and the norms of queries and keys [1]."""
+        biases = self._projected if self.qkv_bias else 0
+        if self.qkv_bias and self.masks_keys:
+            biases = biases + self.kv_heads
+        if self.qkv_bias and not self.gate_bias:
+            biases = biases - self._gate_width
+        if self.output_bias:
+            biases = biases + hidden
+        indexer = 0 if self.indexer is None else self.indexer.vectors()
+        norms = self._qk_norm_params * (2 if self.qk_shift else 1)
+        return biases + norms + indexer
+
+    @property
+    def _qk_norm_params(self) -> Num:
+        if self.qk_norm in (None, "bare"):
+            return 0
+        heads, kv_heads = (1, 1) if self.qk_norm == "head" else (self.heads, self.kv_heads)
+        return (heads if self.shares_kv else heads + kv_heads) * self.head_dim
 
     def cache_bytes(self, group: Group, kv: Format) -> Num:
         """KV cache that a group holds in one such layer after the step [B]."""
-        return kv.nbytes(self.kv_values) * kv_tokens_held(group, self.window)
+        if self.shares_kv:
+            return 0
+        values = self.kv_values
+        if self.indexer is not None:
+            values = values + self.indexer.cached
+        return kv.nbytes(values) * self.reach.held(group)
 
     def operations(
         self, hidden: Num, step: Step, precision: Precision, calls: Num
     ) -> Iterable[Operation]:
-        """QKV projection, attention itself, output projection."""
-        qkv, output = self.costs(hidden, precision)
+        """QKV projection, the selection where there is one, attention itself, output projection."""
+        qkv, *inner, output = self.costs(hidden, precision)
         tokens = step.tokens
         yield product(qkv, tokens=tokens, calls=calls)
+        for cost in inner:
+            yield product(cost, tokens=tokens, calls=calls)
+        if self.indexer is not None and not self.indexer.shared:
+            yield self.indexer.select(step, precision, calls)
         yield self._attend(step, tokens, precision, calls)
         yield product(output, tokens=tokens, calls=calls)
 
-    def small_steps(
+    def inner_steps(
         self, hidden: Num, tokens: Num, precision: Precision, calls: Num
     ) -> Iterable[Operation]:
-        """Norm, norms of queries and keys, residual addition."""
-        norm_and_residual = list(super().small_steps(hidden, tokens, precision, calls))
-        yield from norm_and_residual[:-1]
+        """Norms of queries and keys."""
         if self.qk_norm:
+            keys = 0 if self.shares_kv else self.kv_heads * self.head_dim
             yield norm_step(
-                "rms",
+                "layer" if self.qk_shift else "rms",
                 name="qk norm",
-                width=self.query_width + self.kv_heads * self.head_dim,
+                width=self.query_width + keys,
                 tokens=tokens,
                 precision=precision,
                 calls=calls,
             )
-        yield norm_and_residual[-1]
 
     def _attend(self, step: Step, tokens: Num, precision: Precision, calls: Num) -> Operation:
-        """Scores and weighted values: 4 FLOPs per pair and head element; queries in, result out."""
-        twice_pairs = sum(g.count * twice_pairs_attended(g, self.window) for g in step.groups)
-        cached = sum(kv_tokens_moved(g, self.window) for g in step.groups)
-        query_bytes = precision.linear.outputs.nbytes(self.query_width, 1)
+        """Scores and weighted values: 2 FLOPs per pair and element of a key, and of a value."""
+        reach = self.reach
+        twice_pairs = sum([g.count * reach.twice_pairs(g) for g in step.groups])
+        cached = sum([reach.moved(g) for g in step.groups])
+        queries_and_result = self.query_width + self.result_width
+        passed = precision.linear.outputs.nbytes(queries_and_result, 2)
+        passes = 2 if self.differential else 1
         return Operation.trusted(
-            name="attention" if self.window is None else "window attention",
+            name=reach.prefix + "attention",
             kind="attention",
-            flops=2 * self.query_width * twice_pairs,
+            flops=passes * queries_and_result * twice_pairs,
             weight_bytes=0,
-            activation_bytes=2 * query_bytes * tokens,
+            least_weight_bytes=0,
+            activation_bytes=passed * tokens,
             kv_bytes=precision.kv.nbytes(self.kv_values) * cached,
             calls=calls,
             compute=precision.attention,
             tokens=tokens,
             weights=0,
+            pairs=twice_pairs / 2,
         )
-
-
-def twice_pairs_attended(group: Group, window: Num | None) -> Num:
-    """Twice the (query, key) pairs of one head and one sequence: an integer without a division.
-
-    ``new`` causal queries over ``past`` keys attend ``new * past + new (new + 1) / 2`` pairs; a
-    query whose context is longer than the window attends ``window`` keys.
-
-    Parameters
-    ----------
-    group : Group
-        New and past tokens of the sequence.
-    window : int or None
-        Tokens that a query attends at most [1].
-
-    Returns
-    -------
-    int or array or symbol
-        Twice the number of pairs [1].
-
-    Examples
-    --------
-    >>> twice_pairs_attended(Group(count=1, new=3), None)  # 1 + 2 + 3 pairs
-    12
-    >>> twice_pairs_attended(Group(count=1, new=3, past=1), 3)  # 2 + 3 + 3 pairs
-    16
-    """
-    new, past = group.new, group.past
-    if window is None:
-        return new * (2 * past + new + 1)
-    whole = minimum(maximum(window - past, 0), new)  # queries that the window does not clip yet
-    return whole * (2 * past + whole + 1) + 2 * (new - whole) * window
-
-
-def kv_tokens_moved(group: Group, window: Num | None) -> Num:
-    """Cached tokens that a group moves in one layer: the past read, the new written [1].
-
-    A window reads at most ``window - 1`` past tokens and keeps at most ``window`` new ones. A past
-    that all sequences share is read once.
-
-    Parameters
-    ----------
-    group : Group
-        Sequences with their new, past and shared tokens.
-    window : int or None
-        Tokens that a query attends at most [1].
-
-    Returns
-    -------
-    int or array or symbol
-        Tokens whose keys and values move [1].
-
-    Examples
-    --------
-    >>> kv_tokens_moved(Group(count=8, new=1, past=99), None)  # exactly the context, each
-    800
-    >>> kv_tokens_moved(Group(count=8, new=1, past=99, shared_past=90), None)
-    170
-    """
-    past, new, shared = group.past, group.new, group.shared_past
-    if window is not None:
-        # The first new query sees the last window - 1 past tokens; of the shared past, the rest.
-        shared = maximum(shared - maximum(past + 1 - window, 0), 0)
-        past = minimum(past, window - 1)
-        new = minimum(new, window)
-    return shared + group.count * (past - shared + new)
-
-
-def kv_tokens_held(group: Group, window: Num | None) -> Num:
-    """Tokens that a group keeps cached in one layer after the step [1].
-
-    A window keeps no more than itself. A past that all sequences share is held once, as far as
-    the window still reaches it.
-
-    Parameters
-    ----------
-    group : Group
-        Sequences with their new, past and shared tokens.
-    window : int or None
-        Tokens that a query attends at most [1].
-
-    Returns
-    -------
-    int or array or symbol
-        Tokens whose keys and values are held [1].
-
-    Examples
-    --------
-    >>> kv_tokens_held(Group(count=8, new=1, past=99), 64)
-    512
-    """
-    context, shared = group.context, group.shared_past
-    if window is not None:
-        shared = maximum(shared - maximum(context - window, 0), 0)
-        context = minimum(context, window)
-    return shared + group.count * (context - shared)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import Count, Flag, Spec, quantity
+from perfmodel.base.spec import Count, CountOrZero, Flag, Spec, quantity
 from perfmodel.work.layers.layer import Norm, norm_params
 from perfmodel.work.operation import Matrix, Operation, linear
 
@@ -15,9 +17,41 @@ class Embedding(Spec):
     positions: Count | None = quantity(
         "n_s", "1", "Learned positions, beyond which no context can go", default=None
     )
+    unused_positions: CountOrZero = quantity(
+        "n_u", "1", "Rows of the table of positions that stand for none", default=0
+    )
+    extra_rows: CountOrZero = quantity(
+        "V_x", "1", "Rows of the table beyond those of the head", default=0
+    )
+    width: Count | None = quantity(
+        "d_e",
+        "1",
+        "Width of the table, projected onto the model's; None: the model's",
+        default=None,
+    )
+    norm: Norm | None = None
+    """The norm after it; None for none."""
+
+    def table(self, hidden: Num, vocab: Num) -> Num:
+        """Numbers in both tables.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        vocab : int or symbol
+            Rows of the token table [1].
+
+        Returns
+        -------
+        int or symbol
+            Rows times width [1].
+        """
+        tokens = (vocab + self.extra_rows) * (hidden if self.width is None else self.width)
+        return tokens + ((self.positions or 0) + self.unused_positions) * hidden
 
     def params(self, hidden: Num, vocab: Num) -> Num:
-        """Rows of both tables times their width.
+        """Both tables, the projection and the norm after them.
 
         Parameters
         ----------
@@ -31,7 +65,8 @@ class Embedding(Spec):
         int or symbol
             Parameters [1].
         """
-        return (vocab + (self.positions or 0)) * hidden
+        projection = 0 if self.width is None else self.width * hidden
+        return self.table(hidden, vocab) + projection + norm_params(self.norm, hidden)
 
     def weight_bytes(self, hidden: Num, vocab: Num, precision: Precision) -> Num:
         """What memory holds of both tables.
@@ -50,8 +85,8 @@ class Embedding(Spec):
         float or symbol
             Bytes, scales included [B].
         """
-        rows = vocab + (self.positions or 0)
-        return precision.rest.nbytes(rows * hidden, rows)
+        rows = vocab + self.extra_rows + (self.positions or 0) + self.unused_positions
+        return precision.rest.nbytes(self.params(hidden, vocab), rows)
 
     def lookup(self, hidden: Num, tokens: Num, precision: Precision) -> Operation:
         """The rows used are read and the hidden state written: traffic without FLOPs.
@@ -70,21 +105,46 @@ class Embedding(Spec):
         Operation
             Of activation traffic alone: the table as a whole is not read.
         """
-        rows = tokens if self.positions is None else 2 * tokens
-        read = precision.rest.nbytes(rows * hidden, rows)
+        width = hidden if self.width is None else self.width
+        read = precision.rest.nbytes(tokens * width, tokens)
+        if self.positions is not None:
+            read = read + precision.rest.nbytes(tokens * hidden, tokens)
         written = precision.linear.outputs.nbytes(tokens * hidden, tokens)
         return Operation.trusted(
             name="embedding",
             kind="embedding",
             flops=0,
             weight_bytes=0,
+            least_weight_bytes=0,
             activation_bytes=read + written,
             kv_bytes=0,
             calls=1,
             compute=precision.head.compute,
             tokens=tokens,
             weights=0,
+            pairs=0,
         )
+
+    def project(self, hidden: Num, tokens: Num, precision: Precision) -> Iterable[Operation]:
+        """The projection of a narrower table onto the residual stream, where there is one.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        tokens : int or array or symbol
+            Tokens looked up [1].
+        precision : Precision
+            Its head's formats count.
+
+        Returns
+        -------
+        iterable of Operation
+            One matrix product, or none.
+        """
+        if self.width is not None:
+            matrix = Matrix("embedding_up", self.width, hidden)
+            yield linear(matrix, tokens=tokens, formats=precision.head)
 
 
 class Head(Spec):
@@ -94,6 +154,49 @@ class Head(Spec):
     """Whether its table is the embedding's."""
     norm: Norm | None = "rms"
     """The norm before it; None for none."""
+    bias: Flag = False
+    """Whether the projection has a bias."""
+    width: Count | None = quantity(
+        "d_o", "1", "Width of its table, which the stream is projected onto; None: the model's",
+        default=None,
+    )  # fmt: skip
+
+    def matrices(self, hidden: Num, vocab: Num) -> tuple[Matrix, ...]:
+        """The table, after the projection onto its width where it has one.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        vocab : int or symbol
+            Rows of the table [1].
+
+        Returns
+        -------
+        tuple of Matrix
+            The table last.
+        """
+        if self.width is None:
+            return (Matrix("head", hidden, vocab),)
+        return (Matrix("head_down", hidden, self.width), Matrix("head", self.width, vocab))
+
+    def table(self, hidden: Num, vocab: Num) -> Num:
+        """Numbers in the table, unless it is the embedding's.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        vocab : int or symbol
+            Rows of the table [1].
+
+        Returns
+        -------
+        int or symbol
+            Rows times width; 0 where it is tied [1].
+        """
+        *_, table = self.matrices(hidden, vocab)
+        return 0 if self.tied else table.inner * table.outer
 
     def params(self, hidden: Num, vocab: Num) -> Num:
         """Parameters that no other part holds.
@@ -108,9 +211,14 @@ class Head(Spec):
         Returns
         -------
         int or symbol
-            The norm, and the table unless it is the embedding's [1].
+            Norm, bias, projection, and the table unless it is the embedding's [1].
         """
-        return norm_params(self.norm, hidden) + (0 if self.tied else hidden * vocab)
+        return self._vectors(hidden, vocab) + self.table(hidden, vocab)
+
+    def _vectors(self, hidden: Num, vocab: Num) -> Num:
+        projection = 0 if self.width is None else hidden * self.width
+        bias = vocab if self.bias else 0
+        return norm_params(self.norm, hidden) + projection + bias
 
     def weight_bytes(self, hidden: Num, vocab: Num, precision: Precision) -> Num:
         """What memory holds of it and of no other part.
@@ -129,10 +237,13 @@ class Head(Spec):
         float or symbol
             Bytes, scales included [B].
         """
-        table = 0 if self.tied else precision.rest.nbytes(hidden * vocab, vocab)
-        return precision.rest.nbytes(norm_params(self.norm, hidden)) + table
+        stored = precision.formats_of("head", precision.head).weights
+        table = 0 if self.tied else stored.nbytes(self.table(hidden, vocab), vocab)
+        return precision.rest.nbytes(self._vectors(hidden, vocab)) + table
 
-    def project(self, hidden: Num, vocab: Num, tokens: Num, precision: Precision) -> Operation:
+    def project(
+        self, hidden: Num, vocab: Num, tokens: Num, precision: Precision
+    ) -> Iterable[Operation]:
         """Logits of so many positions; the table is read whole, tied or not.
 
         Parameters
@@ -148,7 +259,9 @@ class Head(Spec):
 
         Returns
         -------
-        Operation
-            One matrix product.
+        iterable of Operation
+            One matrix product, after that onto a narrower table.
         """
-        return linear(Matrix("head", hidden, vocab), tokens=tokens, formats=precision.head)
+        for matrix in self.matrices(hidden, vocab):
+            formats = precision.formats_of(matrix.name, precision.head)
+            yield linear(matrix, tokens=tokens, formats=formats)

@@ -8,7 +8,7 @@ from typing import Literal
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, Flag, quantity
-from perfmodel.work.layers.layer import Layer, norm_params
+from perfmodel.work.layers.layer import Layer
 from perfmodel.work.operation import Matrix, Operation, small_step
 
 # FLOPs an element, nominally: SiLU and a product; GELU by its tanh form.
@@ -28,6 +28,11 @@ class FeedForward(Layer):
     """Whether the projections have biases."""
 
     @property
+    def title(self) -> str:
+        """What a table calls it."""
+        return "feed-forward"
+
+    @property
     def up_width(self) -> Num:
         """Outputs of the first product: both halves of a gated layer [1]."""
         return 2 * self.width if self.gated else self.width
@@ -38,25 +43,30 @@ class FeedForward(Layer):
         return (Matrix(name, hidden, self.up_width), Matrix("down", self.width, hidden))
 
     def vectors(self, hidden: Num) -> Num:
-        """Biases, and the norm before [1]."""
-        biases = self.up_width + hidden if self.bias else 0
-        return biases + norm_params(self.norm, hidden)
+        """Biases [1]."""
+        return self.up_width + hidden if self.bias else 0
 
-    def small_steps(
+    def inner_steps(
         self, hidden: Num, tokens: Num, precision: Precision, calls: Num
     ) -> Iterable[Operation]:
-        """Norm, activation (with the gating product), residual addition."""
-        norm_and_residual = list(super().small_steps(hidden, tokens, precision, calls))
-        values = tokens * self.width
-        read = precision.linear.outputs.nbytes(tokens * self.up_width, tokens)
-        written = precision.linear.inputs.nbytes(values, tokens)
-        yield from norm_and_residual[:-1]
-        yield small_step(
-            "activation",
-            flops=(_GATED_FLOPS if self.gated else _PLAIN_FLOPS) * values,
-            activation_bytes=read + written,
-            tokens=tokens,
-            compute=precision.attention,
-            calls=calls,
+        """The activation, with the gating product."""
+        yield activation_step(
+            width=self.width, gated=self.gated, tokens=tokens, precision=precision, calls=calls
         )
-        yield norm_and_residual[-1]
+
+
+def activation_step(
+    *, width: Num, gated: bool, tokens: Num, precision: Precision, calls: Num
+) -> Operation:
+    """The activation between two products, gated or not, as a kernel of its own."""
+    values = tokens * width
+    read = precision.linear.outputs.nbytes(2 * values if gated else values, tokens)
+    written = precision.linear.inputs.nbytes(values, tokens)
+    return small_step(
+        "activation",
+        flops=(_GATED_FLOPS if gated else _PLAIN_FLOPS) * values,
+        activation_bytes=read + written,
+        tokens=tokens,
+        compute=precision.attention,
+        calls=calls,
+    )

@@ -1,15 +1,15 @@
-"""What every kind of layer answers, and the norm that stands before it."""
+"""What every kind of layer answers, and the norms that stand before and after it."""
 
 from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from perfmodel.base._num import Num
-from perfmodel.base.precision import Format, Precision
-from perfmodel.base.spec import Spec
+from perfmodel.base.precision import Format, MatrixFormats, Precision
+from perfmodel.base.spec import CountOrZero, Flag, Name, Spec, quantity
 from perfmodel.work.operation import (
     Matrix,
     MatrixCost,
@@ -20,12 +20,13 @@ from perfmodel.work.operation import (
 )
 from perfmodel.work.step import Group, Step
 
-Norm: TypeAlias = Literal["rms", "layer"]
+Norm: TypeAlias = Literal["rms", "layer", "layer-scale", "bare"]
 
-# Vectors of the hidden width that a norm holds: RMSNorm scales, LayerNorm scales and shifts.
-_NORM_VECTORS: Final = {"rms": 1, "layer": 2}
+# Vectors of the normed width: RMSNorm scales; LayerNorm scales and shifts, or only scales; a bare
+# norm has learned nothing.
+_NORM_VECTORS: Final = {"rms": 1, "layer": 2, "layer-scale": 1, "bare": 0}
 # FLOPs an element, nominally: RMSNorm squares, adds, divides, scales; LayerNorm centres and shifts.
-_NORM_FLOPS: Final = {"rms": 4, "layer": 7}
+_NORM_FLOPS: Final = {"rms": 4, "layer": 7, "layer-scale": 6, "bare": 5}
 
 
 def norm_params(norm: Norm | None, width: Num) -> Num:
@@ -51,8 +52,20 @@ def norm_step(
 class Layer(Spec):
     """One kind of layer; ``hidden`` is the width of the residual stream it reads and writes."""
 
+    ROUTING: ClassVar[frozenset[str]] = frozenset()
+    """Names of matrices that presets leave in the head's formats, such as a router."""
+
     norm: Norm | None = "rms"
     """The norm before the layer; None for none."""
+    post_norm: Norm | None = None
+    """The norm after the layer, before its result is added or of the sum; None for none."""
+    scalars: CountOrZero = quantity(
+        "n_1", "1", "Further learned numbers, such as sinks or scales of the residual", default=0
+    )
+    reused: Flag = False
+    """Whether the weights are those of an earlier, equal layer: read again, but held once."""
+    variant: Name = ""
+    """Marks layers that a quantized checkpoint stores otherwise than their like."""
 
     @abstractmethod
     def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
@@ -71,7 +84,7 @@ class Layer(Spec):
 
     @abstractmethod
     def vectors(self, hidden: Num) -> Num:
-        """Biases and norms.
+        """Biases and inner norms; the norms around the layer are counted for every kind alike.
 
         Parameters
         ----------
@@ -85,7 +98,7 @@ class Layer(Spec):
         """
 
     def params(self, hidden: Num) -> Num:
-        """All parameters of one such layer.
+        """All parameters that one such layer adds to a model.
 
         Parameters
         ----------
@@ -95,9 +108,62 @@ class Layer(Spec):
         Returns
         -------
         int or symbol
-            Matrix weights, biases and norms [1].
+            Matrix weights, biases and norms; none where they are an earlier layer's [1].
         """
-        return sum(m.inner * m.outer for m in self.matrices(hidden)) + self.vectors(hidden)
+        if self.reused:
+            return 0
+        weights = sum([m.copies * m.inner * m.outer for m in self.matrices(hidden)])
+        return weights + self._all_vectors(hidden)
+
+    def active_params(self, hidden: Num) -> Num:
+        """Parameters of one such layer that one token meets.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+
+        Returns
+        -------
+        int or symbol
+            All but those of experts that the token is not sent to [1].
+        """
+        return self.params(hidden)
+
+    def embedding_params(self, hidden: Num) -> Num:
+        """Parameters of one such layer that are a table of the vocabulary.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+
+        Returns
+        -------
+        int or symbol
+            Looked up, not multiplied by [1].
+        """
+        return 0
+
+    def read_width(self, hidden: Num) -> Num:
+        """Width of what the layer reads, and of the norm before it.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+
+        Returns
+        -------
+        int or symbol
+            The stream's own, unless the layer also reads something else [1].
+        """
+        return hidden
+
+    def _all_vectors(self, hidden: Num) -> Num:
+        before = norm_params(self.norm, self.read_width(hidden))
+        around = before + norm_params(self.post_norm, hidden)
+        return self.vectors(hidden) + around + self.scalars
 
     def weight_bytes(self, hidden: Num, precision: Precision) -> Num:
         """What memory holds of one such layer, scales included.
@@ -112,11 +178,50 @@ class Layer(Spec):
         Returns
         -------
         float or symbol
-            Bytes [B].
+            Bytes; none where the weights are an earlier layer's [B].
         """
-        stored = precision.linear.weights
-        matrices = sum(stored.nbytes(m.inner * m.outer, m.outer) for m in self.matrices(hidden))
-        return matrices + precision.rest.nbytes(self.vectors(hidden))
+        if self.reused:
+            return 0
+        held = precision.rest.nbytes(self._all_vectors(hidden))
+        for matrix in self.matrices(hidden):
+            stored = self.formats_of(matrix, precision).weights
+            one = stored.nbytes(matrix.inner * matrix.outer, matrix.outer)
+            held = held + matrix.copies * one
+        return held
+
+    def formats_of(self, matrix: Matrix, precision: Precision) -> MatrixFormats:
+        """What one of the matrices is stored, fed and computed in.
+
+        Parameters
+        ----------
+        matrix : Matrix
+            One of ``matrices``.
+        precision : Precision
+            The precision of the model.
+
+        Returns
+        -------
+        MatrixFormats
+            The precision's word for this part, else what it says of all matrices; a router is
+            stored like the head.
+        """
+        default = precision.head if matrix.name in self.ROUTING else precision.linear
+        return precision.formats_of(self.part(matrix.name), default)
+
+    def part(self, matrix: str) -> str:
+        """The name under which ``Precision.parts`` knows a matrix.
+
+        Parameters
+        ----------
+        matrix : str
+            Name of one of ``matrices`` [text].
+
+        Returns
+        -------
+        str
+            Variant, kind and matrix, as ``"attention.qkv"``.
+        """
+        return f"{self.variant}{self.kind}.{matrix}"  # type: ignore[attr-defined]
 
     def cache_bytes(self, group: Group, kv: Format) -> Num:
         """KV cache that a group of sequences holds in one such layer after a step.
@@ -134,6 +239,36 @@ class Layer(Spec):
             Bytes [B].
         """
         return 0
+
+    def state_bytes(self, precision: Precision) -> Num:
+        """What one sequence holds in one such layer, however long it is.
+
+        Parameters
+        ----------
+        precision : Precision
+            What a state is stored in.
+
+        Returns
+        -------
+        float or symbol
+            Bytes [B].
+        """
+        return 0
+
+    @property
+    def title(self) -> str:
+        """What a table calls this kind of layer."""
+        return self.kind  # type: ignore[attr-defined, no-any-return]
+
+    @property
+    def has_cache(self) -> bool:
+        """Whether a sequence holds anything in such a layer, growing or constant."""
+        return False
+
+    @property
+    def clips(self) -> bool:
+        """Whether the cache stops growing, or the work a token, at some context."""
+        return False
 
     def operations(
         self, hidden: Num, step: Step, precision: Precision, calls: Num
@@ -177,7 +312,9 @@ class Layer(Spec):
         """
         known = self._costs.get((hidden, precision))
         if known is None:
-            known = tuple(matrix_cost(m, precision.linear) for m in self.matrices(hidden))
+            known = tuple(
+                matrix_cost(m, self.formats_of(m, precision)) for m in self.matrices(hidden)
+            )
             self._costs[hidden, precision] = known
         return known
 
@@ -188,7 +325,7 @@ class Layer(Spec):
     def small_steps(
         self, hidden: Num, tokens: Num, precision: Precision, calls: Num
     ) -> Iterable[Operation]:
-        """What is usually fused into its neighbours: the norm before, the addition after.
+        """What is usually fused into its neighbours: norms, activations, the addition after.
 
         Parameters
         ----------
@@ -206,15 +343,21 @@ class Layer(Spec):
         iterable of Operation
             Each with as many calls.
         """
-        if self.norm is not None:
-            yield norm_step(
-                self.norm,
-                name="norm",
-                width=hidden,
-                tokens=tokens,
-                precision=precision,
-                calls=calls,
-            )
+
+        def around(norm: Norm | None, name: str, width: Num) -> Iterable[Operation]:
+            if norm is not None:
+                yield norm_step(
+                    norm,
+                    name=name,
+                    width=width,
+                    tokens=tokens,
+                    precision=precision,
+                    calls=calls,
+                )
+
+        yield from around(self.norm, "norm", self.read_width(hidden))
+        yield from self.inner_steps(hidden, tokens, precision, calls)
+        yield from around(self.post_norm, "post norm", hidden)
         values = tokens * hidden
         yield small_step(
             "residual",
@@ -224,3 +367,26 @@ class Layer(Spec):
             compute=precision.attention,
             calls=calls,
         )
+
+    def inner_steps(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num
+    ) -> Iterable[Operation]:
+        """The small steps between the norm before and the norm after.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        tokens : int or array or symbol
+            Tokens of the step [1].
+        precision : Precision
+            What activations are moved in.
+        calls : int or symbol
+            How many such layers there are [1].
+
+        Returns
+        -------
+        iterable of Operation
+            Each with as many calls.
+        """
+        return ()

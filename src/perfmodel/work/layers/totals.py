@@ -11,8 +11,8 @@ from perfmodel.base._num import Num
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Format, Precision
 from perfmodel.base.spec import Count, Quantity, quantity
-from perfmodel.work.layers.attention import kv_tokens_held, kv_tokens_moved
 from perfmodel.work.layers.layer import Layer, Norm
+from perfmodel.work.layers.reach import Reach
 from perfmodel.work.operation import Matrix, Operation
 from perfmodel.work.step import Group, Step
 
@@ -62,7 +62,7 @@ class Totals(Layer):
 
     def cache_bytes(self, group: Group, kv: Format) -> Num:
         """KV cache that a group of sequences holds after a step [B]."""
-        return self._kv_bytes(kv_tokens_held(group, None), kv)
+        return self._kv_bytes(Reach().held(group), kv)
 
     def _kv_bytes(self, tokens: Num, kv: Format) -> Num:
         if self.kv_bytes_per_token is not None:
@@ -73,32 +73,36 @@ class Totals(Layer):
         self, hidden: Num, step: Step, precision: Precision, calls: Num
     ) -> Iterable[Operation]:
         """All weights once, with 2 FLOPs a weight and token; then the cache."""
-        tokens = step.tokens
+        tokens, held = step.tokens, self.weight_bytes(hidden, precision)
         yield Operation.trusted(
             name="weights",
             kind="linear",
             flops=2 * self.matrix_weights * tokens,
-            weight_bytes=self.weight_bytes(hidden, precision),
+            weight_bytes=held,
+            least_weight_bytes=held,
             activation_bytes=0,
             kv_bytes=0,
             calls=calls,
             compute=precision.linear.compute,
             tokens=tokens,
             weights=self.matrix_weights,
+            pairs=0,
         )
         if self.has_cache:
-            cached = sum(kv_tokens_moved(group, None) for group in step.groups)
+            cached = sum(Reach().moved(group) for group in step.groups)
             yield Operation.trusted(
                 name="cache",
                 kind="attention",
                 flops=0,
                 weight_bytes=0,
+                least_weight_bytes=0,
                 activation_bytes=0,
                 kv_bytes=self._kv_bytes(cached, precision.kv),
                 calls=calls,
                 compute=precision.attention,
                 tokens=tokens,
                 weights=0,
+                pairs=0,
             )
 
     def small_steps(

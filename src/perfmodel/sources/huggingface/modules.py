@@ -1,0 +1,202 @@
+"""Which modules a quantized checkpoint means: names, globs and simple regular expressions.
+
+Checkpoints list modules by their names in the reference implementation. A matrix here stands for
+one module or for several that run fused; it is meant if any of the names it may have is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+from itertools import product
+from typing import Any, Final
+
+from perfmodel.base._messages import shown
+from perfmodel.base.errors import UnsupportedModelError
+
+MAX_PATTERNS: Final = 100_000
+MAX_PATTERN: Final = 300  # characters
+MAX_ALTERNATIVES: Final = 64  # of one pattern
+
+_MIXERS: Final = (
+    "self_attn",
+    "attn",
+    "attention",
+    "self_attention",
+    "mixer",
+    "linear_attn",
+    "mamba",
+)
+_MLPS: Final = ("mlp", "feed_forward", "ffn", "block_sparse_moe", "mixer", "moe", "shared_mlp")
+_UP: Final = ("gate_proj", "up_proj", "gate_up_proj", "w1", "w3", "fc1", "c_fc", "dense_h_to_4h")
+_DOWN: Final = ("down_proj", "w2", "fc2", "c_proj", "dense_4h_to_h")
+_EXPERTS: Final = ("experts", "experts.0")
+_SHARED: Final = ("shared_expert", "shared_experts", "shared_mlp", "shared_experts.0")
+_QKV: Final = ("q_proj", "k_proj", "v_proj", "qkv_proj", "query_key_value", "c_attn", "Wqkv", "qkv")
+_OUT: Final = ("o_proj", "out_proj", "dense", "c_proj", "wo")
+
+_HEADS: Final = ("lm_head", "head", "output", "embed_out")
+
+# kind of layer and matrix -> (where the module may stand, what it may be called there)
+_NAMES: Final[dict[str, tuple[tuple[str, ...], tuple[str, ...]]]] = {
+    "attention.qkv": (_MIXERS, _QKV),
+    "attention.output": (_MIXERS, _OUT),
+    "feedforward.gate_up": (_MLPS, _UP),
+    "feedforward.up": (_MLPS, _UP),
+    "feedforward.down": (_MLPS, _DOWN),
+    "latent.query": (_MIXERS, ("q_proj",)),
+    "latent.query_down": (_MIXERS, ("q_a_proj", "wq_a")),
+    "latent.query_up": (_MIXERS, ("q_b_proj", "wq_b")),
+    "latent.latent": (_MIXERS, ("kv_a_proj_with_mqa", "wkv_a")),
+    "latent.kv_up": (_MIXERS, ("kv_b_proj", "wkv_b")),
+    "latent.output": (_MIXERS, _OUT),
+    "moe.router": (_MLPS, ("gate", "router", "router.proj", "router.layer")),
+    "moe.shared_gate": (_MLPS, ("shared_expert_gate",)),
+    "moe.shared_up": (_MLPS, tuple(f"{s}.{x}" for s in _SHARED for x in _UP)),
+    "moe.shared_down": (_MLPS, tuple(f"{s}.{x}" for s in _SHARED for x in _DOWN)),
+    "moe.experts_up": (_MLPS, tuple(f"{s}.{x}" for s in _EXPERTS for x in _UP)),
+    "moe.experts_down": (_MLPS, tuple(f"{s}.{x}" for s in _EXPERTS for x in _DOWN)),
+    "delta.qkvz": (_MIXERS, ("in_proj_qkvz", "in_proj_qkv", "in_proj_z")),
+    "delta.decay_rate": (_MIXERS, ("in_proj_ba", "in_proj_a", "in_proj_b")),
+    "delta.output": (_MIXERS, _OUT),
+}
+# Experts that stand beside the dense layer of their block, not within it.
+_BARE: Final = {"moe.experts_up": _UP, "moe.experts_down": _DOWN}
+
+
+@cache
+def names_of(part: str, *, bare: bool = False) -> tuple[str, ...]:
+    """The names that a matrix may have within its block, ``part`` as kind of layer and matrix.
+
+    ``bare`` experts stand in the block itself, beside a dense layer.
+    """
+    if part not in _NAMES:
+        kind, matrix = part.split(".", 1)
+        return tuple(f"{owner}.{x}" for owner in _MIXERS for x in (f"{matrix}_proj", matrix, kind))
+    owners, modules = _NAMES[part]
+    if bare and part in _BARE:
+        return tuple(f"{s}.{x}" for s in _EXPERTS for x in _BARE[part])
+    return tuple(f"{owner}.{module}" for owner in owners for module in modules)
+
+
+class Modules:
+    """A list of modules, asked for the modules of one block after the other."""
+
+    def __init__(self, patterns: Iterable[Any], path: str) -> None:
+        self._everywhere: list[str] = []
+        self._in_block: dict[int, list[str]] = {}
+        self._in_blocks_from: list[tuple[str, str]] = []
+        self._known: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
+        for pattern in patterns:
+            if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN:
+                raise UnsupportedModelError(f"{path}: {shown(pattern)} is no name of a module")
+            for glob in _globs(pattern, path):
+                self._add(glob)
+
+    def _add(self, glob: str) -> None:
+        found = re.search(r"(?:^|[.*])(?:layers|h|blocks)\.(\d{1,6})(\*?)(?:\.|$)", glob)
+        if found is None:
+            self._everywhere.append(glob)
+            return
+        before, rest = glob[: found.start()], glob[found.end() :]
+        if re.search(r"visi|visual|audio|mtp|tower|draft", before):
+            return  # a tower's layer, or an extra prediction layer's
+        if found[2]:
+            self._in_blocks_from.append((found[1], rest))
+        else:
+            self._in_block.setdefault(int(found[1]), []).append(rest)
+
+    def in_block(self, block: int) -> tuple[str, ...]:
+        """What the list says of one block alone: blocks that agree in it agree in all."""
+        here = self._in_block.get(block, [])
+        more = [rest for start, rest in self._in_blocks_from if str(block).startswith(start)]
+        return tuple(sorted(here + more))
+
+    def mean(self, block: int, names: tuple[str, ...]) -> bool:
+        """Whether any of these modules of a block is meant."""
+        here = self.in_block(block)
+        known = self._known.get((here, names))
+        if known is None:
+            full = [f"model.layers.0.{name}" for name in names]
+            known = any(_means(p, name) for p in self._everywhere for name in full) or any(
+                _starts(rest, name) for rest in here for name in names
+            )
+            self._known[here, names] = known
+        return known
+
+    def mean_head(self) -> bool:
+        """Whether the output head is meant, which stands outside the blocks."""
+        names = [f"{owner}{name}" for owner in ("", "model.", "language_model.") for name in _HEADS]
+        return any(_means(pattern, name) for pattern in self._everywhere for name in names)
+
+
+def _means(pattern: str, name: str) -> bool:
+    """Whether a pattern names a module, one that it is part of, or its last words."""
+    if "*" not in pattern:
+        return f".{pattern}." in f".{name}."
+    return _matches(pattern, name) or _matches(f"{pattern}.*", name)
+
+
+def _starts(rest: str, name: str) -> bool:
+    """Whether what follows a block's number names the module, or one that it is part of."""
+    if rest in ("", "*"):
+        return True
+    if "*" not in rest:
+        return f"{name}.".startswith(f"{rest}.")
+    return _matches(rest, name) or _matches(f"{rest}.*", name)
+
+
+def _matches(glob: str, text: str) -> bool:
+    """A glob in which ``*`` stands for anything: each piece where it first fits."""
+    first, *pieces, last = glob.split("*")
+    if not text.startswith(first) or len(text) < len(first) + len(last):
+        return False
+    at, end = len(first), len(text) - len(last)
+    for piece in pieces:
+        found = text.find(piece, at, end)
+        if found < 0:
+            return False
+        at = found + len(piece)
+    return text.endswith(last)
+
+
+# -- regular expressions ----------------------------------------------------------------------
+
+_ANYTHING: Final = (".*", ".+", r"\d+", r"\d*", "[0-9]+", r"[0-9]*", r"\d", "[0-9]", r"\w+", r"\w*")
+
+
+def _globs(pattern: str, path: str) -> list[str]:
+    """A pattern as globs; a regular expression is never run, only the simple ones are read."""
+    if not pattern.startswith("re:"):
+        return [pattern]
+    text, end = pattern.removeprefix("re:").removeprefix("^"), "*"
+    if text.endswith("$") and not text.endswith(r"\$"):
+        text, end = text[:-1], ""
+    pieces: list[list[str]] = []
+    while text:
+        for anything in _ANYTHING:
+            if text.startswith(anything):
+                pieces.append(["*"])
+                text = text.removeprefix(anything)
+                break
+        else:
+            found = re.match(r"(\(\?:|\()([^()]*)\)|\\([.\-_/])|([\w.\-/:])", text)
+            if found is None:
+                raise UnsupportedModelError(
+                    f"{path}: {shown(pattern)} is more than the simple expressions that are read"
+                )
+            several = [] if found[2] is None else found[2].split("|")
+            if any(not re.fullmatch(r"(?:\w|\\?[.\-])*", one) for one in several):
+                raise UnsupportedModelError(
+                    f"{path}: {shown(pattern)} is more than the simple expressions that are read"
+                )
+            plain = [one.replace("\\", "") for one in several]
+            pieces.append(plain or [found[3] or found[4]])
+            text = text[found.end() :]
+    count = 1
+    for piece in pieces:
+        count *= len(piece)
+        if count > MAX_ALTERNATIVES:
+            raise UnsupportedModelError(f"{path}: {shown(pattern)} has too many alternatives")
+    return ["".join(choice) + end for choice in product(*pieces)]

@@ -1,0 +1,1 @@
+"""Parameters of vision and audio towers and of what joins them to a decoder."""

@@ -1,0 +1,250 @@
+"""Mixture of experts: a router sends each token to a few of many feed-forward experts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar, Literal, NamedTuple, Self
+
+from pydantic import model_validator
+
+from perfmodel.base._num import Num, is_zero, maximum, minimum
+from perfmodel.base.errors import InvalidValueError
+from perfmodel.base.precision import Precision
+from perfmodel.base.spec import Count, CountOrZero, Flag, quantity
+from perfmodel.work.layers.feedforward import activation_step
+from perfmodel.work.layers.layer import Layer
+from perfmodel.work.operation import Matrix, MatrixCost, Operation, product
+from perfmodel.work.step import Step
+
+
+class Touched(NamedTuple):
+    """How many distinct experts so many tokens are sent to."""
+
+    least: Num
+    """If all tokens choose the same [1]."""
+    expected: Num
+    """Under uniform, independent routing; an upper bound of the mean under skewed routing [1]."""
+    most: Num
+    """If tokens share none as long as they can [1]."""
+
+
+class MixtureOfExperts(Layer):
+    """``experts`` feed-forward experts, ``top_k`` of them for each token, and perhaps a shared one.
+
+    References
+    ----------
+    Shazeer et al., "Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts
+    Layer", 2017.
+    """
+
+    ROUTING: ClassVar[frozenset[str]] = frozenset({"router", "shared_gate"})
+
+    kind: Literal["moe"] = "moe"
+    """Tells the layers apart."""
+    experts: Count = quantity("E", "1", "Routed experts")
+    top_k: Count = quantity("k_e", "1", "Experts that each token is sent to")
+    width: Count = quantity("f_e", "1", "Inner width of one expert")
+    gated: Flag = True
+    """Whether experts have a gate beside the up projection."""
+    shared_width: CountOrZero = quantity(
+        "f_s",
+        "1",
+        "Inner width of the shared experts together, which every token passes",
+        default=0,
+    )
+    shared_gate: Flag = False
+    """Whether a projection onto one number scales the shared result."""
+    zero_experts: CountOrZero = quantity(
+        "E_0", "1", "Choices of the router that do nothing", default=0
+    )
+    latent: Count | None = quantity(
+        "r_e", "1", "Width that experts read and write; None: that of the model", default=None
+    )
+    router_width: Count | None = quantity(
+        "E_r", "1", "Outputs of the router; None: one for each choice", default=None
+    )
+    router_bias: Flag = False
+    """Whether the router has learned biases, on its scores or on its choices alone."""
+    bias: Flag = False
+    """Whether the routed experts' projections have biases."""
+    shared_bias: Flag = False
+    """Whether the shared experts' projections have biases."""
+
+    @model_validator(mode="after")
+    def _enough_to_choose_from(self) -> Self:
+        if self.top_k > self.choices:
+            raise InvalidValueError(
+                f"MixtureOfExperts.top_k: expected at most experts={self.choices}, got {self.top_k}"
+            )
+        return self
+
+    @property
+    def title(self) -> str:
+        """What a table calls it."""
+        return "mixture of experts"
+
+    @property
+    def choices(self) -> Num:
+        """Outputs of the router [1]."""
+        return self.experts + self.zero_experts
+
+    @property
+    def chosen(self) -> Num:
+        """Experts that do something for a token, on average [1]."""
+        if not self.zero_experts:
+            return self.top_k
+        return self.top_k * self.experts / self.choices
+
+    def touched(self, tokens: Num) -> Touched:
+        """Distinct experts that so many tokens are sent to.
+
+        ``E (1 - (1 - k/E)^T)`` are expected where each token chooses ``k`` distinct ones, all
+        alike, whatever the others choose.
+
+        Parameters
+        ----------
+        tokens : int or array or symbol
+            Tokens of the step, T [1].
+
+        Returns
+        -------
+        Touched
+            The expected number, and the bounds ``k`` and ``min(E, kT)`` [1].
+
+        Examples
+        --------
+        >>> mixtral = MixtureOfExperts(experts=8, top_k=2, width=14336)
+        >>> mixtral.touched(4)
+        Touched(least=2, expected=5.46875, most=8)
+        """
+        return touched(self.experts, self.top_k, tokens, choices=self.choices)
+
+    def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
+        """Router, shared expert, ways into and out of the latent, and every expert's two."""
+        inner = hidden if self.latent is None else self.latent
+        scores = self.choices if self.router_width is None else self.router_width
+        found = [Matrix("router", hidden, scores)]
+        if self.shared_width:
+            found.append(Matrix("shared_up", hidden, self._up(self.shared_width)))
+            found.append(Matrix("shared_down", self.shared_width, hidden))
+        if self.shared_gate:
+            found.append(Matrix("shared_gate", hidden, 1))
+        if self.latent is not None:
+            found.append(Matrix("latent_in", hidden, self.latent))
+            found.append(Matrix("latent_out", self.latent, hidden))
+        found.append(Matrix("experts_up", inner, self._up(self.width), self.experts))
+        found.append(Matrix("experts_down", self.width, inner, self.experts))
+        return tuple(found)
+
+    def _up(self, width: Num) -> Num:
+        return 2 * width if self.gated else width
+
+    def vectors(self, hidden: Num) -> Num:
+        """Biases of the router and of all experts [1]."""
+        router = self.choices if self.router_bias else 0
+        shared = self._up(self.shared_width) + hidden if self.shared_bias else 0
+        return router + shared + self.experts * self._expert_vectors(hidden)
+
+    def _expert_vectors(self, hidden: Num) -> Num:
+        if not self.bias:
+            return 0
+        return self._up(self.width) + (hidden if self.latent is None else self.latent)
+
+    def active_params(self, hidden: Num) -> Num:
+        """All parameters but those of the experts that a token is not sent to [1]."""
+        if self.reused:
+            return 0
+        one = self._expert_vectors(hidden) + sum(
+            [m.inner * m.outer for m in self.matrices(hidden)[-2:]]
+        )
+        idle = self.experts - self.chosen
+        return self.params(hidden) - idle * one
+
+    def operations(
+        self, hidden: Num, step: Step, precision: Precision, calls: Num
+    ) -> Iterable[Operation]:
+        """Router and shared expert for every token; then the experts that any token is sent to."""
+        *dense, up, down = self.costs(hidden, precision)
+        tokens = step.tokens
+        for cost in dense:
+            yield product(cost, tokens=tokens, calls=calls)
+        touched, rows = self.touched(tokens), self.chosen * tokens
+        for cost in (up, down):
+            yield routed(cost, touched, rows=rows, tokens=tokens, calls=calls)
+
+    def inner_steps(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num
+    ) -> Iterable[Operation]:
+        """Activations of the experts that a token passes, the shared ones included."""
+        width = self.chosen * self.width + self.shared_width
+        yield activation_step(
+            width=width, gated=self.gated, tokens=tokens, precision=precision, calls=calls
+        )
+
+
+def touched(experts: Num, top_k: Num, tokens: Num, *, choices: Num) -> Touched:
+    """Distinct experts that so many tokens are sent to, each to ``top_k`` of the choices.
+
+    Parameters
+    ----------
+    experts : int or symbol
+        Experts, E [1].
+    top_k : int or symbol
+        Choices of one token, k [1].
+    tokens : int or array or symbol
+        Tokens of the step, T [1].
+    choices : int or symbol
+        What there is to choose from: the experts, and perhaps ways around them [1].
+
+    Returns
+    -------
+    Touched
+        ``E (1 - (1 - k/E)^T)`` where all choices are experts, and its bounds [1].
+    """
+    # One token misses all but those it chooses; each further one misses the same share of them.
+    # So written, one token is sent to k experts without rounding.
+    chosen = top_k if is_zero(choices - experts) else top_k * experts / choices
+    idle = experts - chosen
+    missed = 0 if is_zero(idle) else idle * (1 - top_k / choices) ** (tokens - 1)
+    return Touched(
+        least=maximum(top_k - (choices - experts), 0),
+        expected=experts - missed,
+        most=minimum(experts, top_k * tokens),
+    )
+
+
+def routed(cost: MatrixCost, touched: Touched, *, rows: Num, tokens: Num, calls: Num) -> Operation:
+    """Tokens through a matrix of which every expert has a copy; each touched copy is read once.
+
+    Parameters
+    ----------
+    cost : MatrixCost
+        What one copy costs.
+    touched : Touched
+        How many copies the tokens meet [1].
+    rows : int or array or symbol
+        Products of one row with one copy: tokens times experts a token [1].
+    tokens : int or array or symbol
+        Tokens of the step [1].
+    calls : int or symbol
+        How many such layers there are [1].
+
+    Returns
+    -------
+    Operation
+        Of kind ``"experts"``.
+    """
+    return Operation.trusted(
+        name=cost.name,
+        kind="experts",
+        flops=2 * cost.weights * rows,
+        weight_bytes=touched.expected * cost.weight_bytes,
+        least_weight_bytes=touched.least * cost.weight_bytes,
+        activation_bytes=cost.token_bytes * rows,
+        kv_bytes=0,
+        calls=calls,
+        compute=cost.compute,
+        tokens=tokens,
+        weights=touched.expected * cost.weights,
+        pairs=0,
+    )
