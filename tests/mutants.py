@@ -21,7 +21,13 @@ THEN = (
     "test_proofs.py",
     "test_catalog.py",
     "test_errors.py",
+    "test_experts.py",
     "test_huggingface.py",
+    "test_latent.py",
+    "test_linear_attention.py",
+    "test_quantization.py",
+    "test_recurrent.py",
+    "test_traps.py",
     "test_worlds.py",
     "test_invariants.py",
 )
@@ -41,7 +47,13 @@ LAYER = "work/layers/layer.py"
 OPERATION = "work/operation.py"
 ESTIMATE = "answers/estimate.py"
 PRECISION = "base/precision.py"
-HF = "sources/huggingface.py"
+REACH = "work/layers/reach.py"
+EXPERTS = "work/layers/experts.py"
+LATENT = "work/layers/latent.py"
+RECURRENT = "work/layers/recurrent.py"
+MAMBA = "work/layers/mamba.py"
+DELTA = "work/layers/delta.py"
+HF = "sources/huggingface/"
 
 MUTANTS = (
     Mutant(
@@ -53,8 +65,8 @@ MUTANTS = (
     Mutant(
         "weights are read again for every token",
         OPERATION,
-        "weight_bytes=weight_bytes,",
-        "weight_bytes=tokens * weight_bytes,",
+        "        weight_bytes=weight_bytes,\n",
+        "        weight_bytes=tokens * weight_bytes,\n",
     ),
     Mutant(
         "outputs are not written",
@@ -71,61 +83,61 @@ MUTANTS = (
     Mutant(
         "attention has half its FLOPs",
         ATTENTION,
-        "flops=2 * self.query_width * twice_pairs",
-        "flops=self.query_width * twice_pairs",
+        "flops=passes * queries_and_result * twice_pairs",
+        "flops=passes * self.query_width * twice_pairs",
     ),
     Mutant(
         "the full square instead of the causal triangle",
-        ATTENTION,
+        REACH,
         "return new * (2 * past + new + 1)",
         "return 2 * new * (past + new)",
     ),
     Mutant(
         "grouped queries are ignored",
         ATTENTION,
-        "return 2 * self.kv_heads * self.head_dim",
-        "return 2 * self.heads * self.head_dim",
+        "return self.kv_heads * (self.head_dim + self._value_dim)",
+        "return self.heads * (self.head_dim + self._value_dim)",
     ),
     Mutant(
         "values are forgotten beside keys",
         ATTENTION,
-        "return 2 * self.kv_heads * self.head_dim",
+        "return self.kv_heads * (self.head_dim + self._value_dim)",
         "return self.kv_heads * self.head_dim",
     ),
     Mutant(
         "the window clips no pair",
-        ATTENTION,
-        "+ 2 * (new - whole) * window",
+        REACH,
+        "+ 2 * (new - whole) * limit",
         "+ 2 * (new - whole) * (past + new)",
     ),
     Mutant(
         "the window does not bound the cache",
-        ATTENTION,
-        "context = minimum(context, window)",
-        "context = maximum(context, window)",
+        REACH,
+        "context = minimum(context, limit)",
+        "context = maximum(context, limit)",
     ),
     Mutant(
         "the window does not bound the traffic",
-        ATTENTION,
-        "past = minimum(past, window - 1)",
-        "past = maximum(past, window - 1)",
+        REACH,
+        "past = minimum(past, self.window - 1)",
+        "past = maximum(past, self.window - 1)",
     ),
     Mutant(
         "the new token is not written to the cache",
-        ATTENTION,
+        REACH,
         "return shared + group.count * (past - shared + new)",
         "return shared + group.count * (past - shared)",
     ),
     Mutant(
         "a shared prefix is read by everyone",
-        ATTENTION,
+        REACH,
         "return shared + group.count * (past - shared + new)",
         "return group.count * (past + new)",
     ),
     Mutant(
         "the output projection is square",
         ATTENTION,
-        '"output", self.query_width',
+        '"output", self.result_width',
         '"output", hidden',
     ),
     Mutant(
@@ -137,7 +149,7 @@ MUTANTS = (
     Mutant(
         "the head is left out",
         "work/forward.py",
-        "yield model.head.project(hidden, vocab, positions, precision)",
+        "yield from model.head.project(hidden, vocab, positions, precision)",
         "pass",
     ),
     Mutant(
@@ -149,49 +161,49 @@ MUTANTS = (
     Mutant(
         "one block instead of all",
         "work/forward.py",
-        "yield from layer.operations(hidden, step, precision, repeats)",
-        "yield from layer.operations(hidden, step, precision, 1)",
+        "layer.operations(hidden, step, precision, count)",
+        "layer.operations(hidden, step, precision, 1)",
     ),
     Mutant(
         "the embedding table is read whole",
         "work/layers/embedding.py",
-        "weight_bytes=0,",
-        "weight_bytes=precision.rest.nbytes(hidden * 128256),",
+        "            weight_bytes=0,\n",
+        "            weight_bytes=precision.rest.nbytes(hidden * 128256),\n",
     ),
     Mutant(
         "tied weights count twice",
         "work/layers/embedding.py",
-        "norm_params(self.norm, hidden) + (0 if self.tied else hidden * vocab)",
-        "norm_params(self.norm, hidden) + hidden * vocab",
+        "return 0 if self.tied else table.inner * table.outer",
+        "return table.inner * table.outer",
     ),
     Mutant(
         "tied weights are held twice",
         "work/layers/embedding.py",
-        "table = 0 if self.tied else precision",
-        "table = precision",
+        "table = 0 if self.tied else stored.nbytes(",
+        "table = stored.nbytes(vocab * hidden) if self.tied else stored.nbytes(",
     ),
     Mutant(
         "learned positions have no weights",
         "work/layers/embedding.py",
-        "return (vocab + (self.positions or 0)) * hidden",
-        "return vocab * hidden",
+        "return tokens + ((self.positions or 0) + self.unused_positions) * hidden",
+        "return tokens",
     ),
     Mutant(
         "attention moves what linears read",
         ATTENTION,
-        "precision.linear.outputs.nbytes(self.query_width, 1)",
-        "precision.linear.inputs.nbytes(self.query_width, 1)",
+        "precision.linear.outputs.nbytes(queries_and_result, 2)",
+        "precision.linear.inputs.nbytes(queries_and_result, 2)",
     ),
     Mutant(
         "the window does not clip new tokens",
-        ATTENTION,
-        "new = minimum(new, window)",
-        "new = maximum(new, window)",
+        REACH,
+        "new = minimum(new, self.window)",
+        "new = maximum(new, self.window)",
     ),
     Mutant(
         "a window reads all of a shared prefix",
-        ATTENTION,
-        "shared = maximum(shared - maximum(past + 1 - window, 0), 0)",
+        REACH,
+        "shared = maximum(shared - maximum(past + 1 - self.window, 0), 0)",
         "shared = minimum(shared, past)",
     ),
     Mutant(
@@ -203,8 +215,8 @@ MUTANTS = (
     Mutant(
         "norms of queries and keys are no step",
         ATTENTION,
-        "        if self.qk_norm:\n            yield norm_step(",
-        "        if False:\n            yield norm_step(",
+        "        if self.qk_norm:\n            keys",
+        "        if False:\n            keys",
     ),
     Mutant(
         "fp8 attention computes in fp8",
@@ -213,7 +225,12 @@ MUTANTS = (
         '"fp8": (("fp8", "fp8", "bf16", "fp8"), _HALF, "bf16", "fp8")',
     ),
     Mutant("a gigabyte is 2**30", "base/units.py", "GB: Final = 1e9", "GB: Final = 2.0**30"),
-    Mutant("a LayerNorm has no shift", LAYER, '{"rms": 1, "layer": 2}', '{"rms": 1, "layer": 1}'),
+    Mutant(
+        "a LayerNorm has no shift",
+        LAYER,
+        '"layer": 2,',
+        '"layer": 1,',
+    ),
     Mutant(
         "fp8 takes two bytes",
         PRECISION,
@@ -256,7 +273,7 @@ MUTANTS = (
     Mutant(
         "activations are compulsory",
         ESTIMATE,
-        "compulsory = self.sums.weight_bytes + self.sums.kv_bytes",
+        "compulsory = self.sums.least_weight_bytes + self.sums.kv_bytes",
         "compulsory = self.bytes * 1.5",
     ),
     Mutant(
@@ -309,6 +326,106 @@ MUTANTS = (
     ),
     Mutant(
         "TPOT counts the first token", "answers/generate.py", "(self.output - 1)", "self.output"
+    ),
+    # -- layers of other kinds
+    Mutant(
+        "a batch touches no more experts than a token",
+        EXPERTS,
+        "expected=experts - missed,",
+        "expected=chosen,",
+    ),
+    Mutant("every batch touches all experts", EXPERTS, "expected=experts - missed,", "expected=experts,"),
+    Mutant(
+        "as many experts as tokens choose",
+        EXPERTS,
+        "expected=experts - missed,",
+        "expected=minimum(experts, top_k * tokens),",
+    ),
+    Mutant("each token passes one expert", EXPERTS, "self.chosen * tokens\n", "1 * tokens\n"),
+    Mutant(
+        "all experts are active",
+        EXPERTS,
+        "return self.params(hidden) - idle * one",
+        "return self.params(hidden)",
+    ),
+    Mutant(
+        "the floor reads the expected experts",
+        EXPERTS,
+        "least_weight_bytes=touched.least * cost.weight_bytes",
+        "least_weight_bytes=touched.expected * cost.weight_bytes",
+    ),
+    Mutant(
+        "shared experts are forgotten",
+        EXPERTS,
+        "if self.shared_width:\n            found",
+        "if False:\n            found",
+    ),
+    Mutant(
+        "latent attention caches its heads",
+        LATENT,
+        "return self.kv_rank + self.rope_dim",
+        "return 2 * self.heads * self.value_dim",
+    ),
+    Mutant(
+        "the rotary key is not cached",
+        LATENT,
+        "return self.kv_rank + self.rope_dim",
+        "return self.kv_rank",
+    ),
+    Mutant(
+        "the absorbed form attends as narrow as the expanded one",
+        LATENT,
+        "attention_flops=self.heads * (self.cached + self.kv_rank) * twice_pairs",
+        "attention_flops=self.heads * (self.nope_dim + self.rope_dim + self.value_dim) * twice_pairs",
+    ),
+    Mutant(
+        "the expanded form expands only the new tokens",
+        LATENT,
+        "rows = within.moved(_past_of(group)) + new",
+        "rows = new",
+    ),
+    Mutant("a chunk is a window", REACH, "rest = length % chunk", "rest = minimum(length, chunk)"),
+    Mutant(
+        "a state grows with the context",
+        RECURRENT,
+        "return self._conv_state_bytes(precision) + self._scan_state_bytes(precision)",
+        "return 2 * self._scan_state_bytes(precision)",
+    ),
+    Mutant(
+        "a state is never read",
+        RECURRENT,
+        "group.count * (1 + minimum(group.past, 1))",
+        "group.count * 1",
+    ),
+    Mutant(
+        "the state of Mamba-2 forgets a dimension",
+        MAMBA,
+        "return self.inner * self.state\n\n    @property\n    def passed_values(self) -> Num:\n        \"\"\"Channels and maps",
+        "return self.inner\n\n    @property\n    def passed_values(self) -> Num:\n        \"\"\"Channels and maps",
+    ),
+    Mutant(
+        "a delta net has one head's gate",
+        DELTA,
+        "self.conv_channels + self.value_width)",
+        "self.conv_channels + self.value_dim)",
+    ),
+    Mutant(
+        "towers are not held",
+        "work/shape.py",
+        "return total + formats.rest.nbytes(self.tower_params)",
+        "return total",
+    ),
+    Mutant(
+        "zero points are free",
+        "sources/huggingface/schemes.py",
+        "scale = 16 + (bits if zero else 0)",
+        "scale = 16",
+    ),
+    Mutant(
+        "modules left alone are quantized too",
+        "sources/huggingface/quantization.py",
+        "if matrix in layer.ROUTING or scheme.kept.mean(block, names):",
+        "if matrix in layer.ROUTING:",
     ),
     Mutant(
         "KV heads default to query heads",

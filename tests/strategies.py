@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import os
+from typing import Any
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -25,6 +26,44 @@ from perfmodel import (
     Step,
 )
 from perfmodel.base.precision import PRESETS, Format, MatrixFormats
+from perfmodel.work import layers as kinds
+from perfmodel.work.layers import (
+    AltUp,
+    ChannelMix,
+    CompressedAttention,
+    ConvolutionalAttention,
+    CrossAttention,
+    DepthAttention,
+    GatedDeltaNet,
+    GatedNorm,
+    GatedResidual,
+    HyperConnection,
+    ImageExperts,
+    KimiDeltaAttention,
+    LatentAttention,
+    LightningAttention,
+    Mamba,
+    Mamba2,
+    MatrixMemory,
+    MessageGate,
+    MixtureOfExperts,
+    MixtureOfHeads,
+    MtpEntry,
+    NetworkRoutedExperts,
+    NGramEmbedding,
+    PerLayerInput,
+    Projection,
+    RelativeAttention,
+    ResidualConvolution,
+    RgLru,
+    ShortConvolution,
+    StreamEnd,
+    TimeMix,
+    Totals,
+)
+from perfmodel.work.layers.indexer import Indexer
+from perfmodel.work.layers.layer import Layer
+from perfmodel.work.layers.recurrent import Recurrent
 
 settings.register_profile("here", deadline=None, max_examples=100)
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
@@ -231,3 +270,248 @@ def groups(draw: st.DrawFn) -> Group:
 def steps() -> st.SearchStrategy[Step]:
     """One to four groups that pass the weights together."""
     return st.lists(groups(), min_size=1, max_size=4).map(lambda found: Step(groups=tuple(found)))
+
+
+# -- every kind of layer ---------------------------------------------------------------------------
+
+hiddens = st.integers(1, 128).map(lambda n: 64 * n)
+_flags = st.booleans()
+_widths = st.integers(1, 8192)
+_few = st.integers(1, 9)
+_head_dims = st.integers(1, 17) | st.sampled_from([64, 80, 128, 192])
+_limits = st.integers(1, 17) | st.integers(1, 8192)
+_scans = st.sampled_from(["recurrent", "chunked"])
+_chunk_sizes = st.sampled_from([1, 2, 7, 64, 256])
+
+
+def _maybe(sizes: st.SearchStrategy[int]) -> st.SearchStrategy[int | None]:
+    return st.none() | sizes
+
+
+indexers = st.builds(
+    Indexer,
+    heads=st.integers(1, 64),
+    dim=_head_dims,
+    top_k=st.integers(1, 17) | st.integers(1, 4096),
+    shared=_flags,
+    weighted=_flags,
+    pool=st.sampled_from([1, 1, 2, 4, 7]),
+    gated=_flags,
+    scalars=st.integers(0, 256),
+)
+
+# What a field may be. A kind has its own fields and those of the classes that it comes from.
+FIELDS: dict[type, dict[str, st.SearchStrategy[Any]]] = {
+    Layer: {
+        "norm": st.sampled_from([None, "rms", "layer", "layer-scale", "bare"]),
+        "post_norm": st.sampled_from([None, None, "rms", "layer"]),
+        "scalars": st.integers(0, 64),
+        "reused": st.sampled_from([False, False, False, True]),
+        "variant": st.sampled_from(["", "other."]),
+    },
+    Recurrent: {
+        "conv_kernel": _few,
+        "conv_state": st.none() | st.integers(0, 9),
+        "scan": _scans,
+        "chunk_size": _chunk_sizes,
+    },
+    AltUp: {"streams": _few},
+    Attention: {
+        "heads": st.integers(1, 16),  # for each key and value head
+        "kv_heads": st.integers(1, 16),
+        "head_dim": _head_dims,
+        "value_dim": _maybe(_head_dims),
+        "window": _maybe(_limits),
+        "chunk": _maybe(_limits),
+        "source": _maybe(_widths),
+        "indexer": _maybe(indexers),
+        "shares_kv": _flags,
+        "keys_as_values": _flags,
+        "gate": st.sampled_from([None, "value", "head"]),
+        "qkv_bias": _flags,
+        "gate_bias": _flags,
+        "output_bias": _flags,
+        "qk_norm": st.sampled_from([None, "head", "full", "bare"]),
+        "differential": _flags,
+        "masks_keys": _flags,
+        "qk_shift": _flags,
+    },
+    ChannelMix: {"width": _widths, "shifted": hiddens},
+    CompressedAttention: {
+        "heads": st.integers(1, 64),  # for each group of the output
+        "head_dim": _head_dims,
+        "query_rank": _widths,
+        "window": _limits,
+        "ratio": _maybe(st.sampled_from([1, 2, 3, 4, 128])),
+        "overlap": _flags,
+        "indexer": _maybe(indexers),
+        "output_groups": _few,
+        "output_rank": _widths,
+    },
+    ConvolutionalAttention: {"channel_kernel": _few, "head_kernel": _few},
+    CrossAttention: {
+        "heads": st.integers(1, 64),
+        "kv_heads": st.integers(1, 16),
+        "head_dim": _head_dims,
+        "width": _widths,
+    },
+    DepthAttention: {"queries": _few, "states": _few},
+    FeedForward: {"width": _widths, "gated": _flags, "bias": _flags},
+    GatedDeltaNet: {
+        "key_heads": st.integers(1, 32),
+        "value_heads": st.integers(1, 4),  # for each key head
+        "key_dim": _head_dims,
+        "value_dim": _head_dims,
+    },
+    GatedNorm: {"rank": _widths},
+    GatedResidual: {"streams": _few, "rank": _widths, "injects": _flags},
+    HyperConnection: {"streams": _few, "outputs": st.integers(1, 99)},
+    ImageExperts: {},
+    KimiDeltaAttention: {
+        "heads": st.integers(1, 64),
+        "head_dim": _head_dims,
+        "gate_rank": _maybe(_widths),
+    },
+    LatentAttention: {
+        "heads": st.integers(1, 128),
+        "query_rank": _maybe(_widths),
+        "kv_rank": st.integers(1, 512),
+        "nope_dim": _head_dims,
+        "rope_dim": st.just(0) | _head_dims,
+        "value_dim": _head_dims,
+        "window": _maybe(_limits),
+        "indexer": _maybe(indexers),
+        "form": st.sampled_from(["auto", "absorbed", "expanded"]),
+        "gate": st.sampled_from([None, "value", "head", "query"]),
+        "shares_kv": _flags,
+        "down_bias": _flags,
+        "output_bias": _flags,
+    },
+    LightningAttention: {"heads": st.integers(1, 64), "head_dim": _head_dims},
+    Mamba: {
+        "inner": st.integers(1, 2048),  # for each group
+        "state": st.integers(1, 64),
+        "dt_rank": st.integers(1, 256),
+        "groups": _few,
+        "conv_bias": _flags,
+        "bias": _flags,
+        "inner_norms": _flags,
+    },
+    Mamba2: {
+        "heads": st.integers(1, 32),  # for each group
+        "head_dim": _head_dims,
+        "groups": _few,
+        "state": st.integers(1, 128),
+        "conv_bias": _flags,
+        "bias": _flags,
+        "output_bias": _flags,
+        "gated_norm": _flags,
+        "unused_inputs": st.integers(0, 99),
+    },
+    MatrixMemory: {
+        "heads": st.integers(1, 64),
+        "key_dim": _head_dims,
+        "value_dim": _head_dims,
+        "bias": _flags,
+    },
+    MessageGate: {"rank": _widths},
+    MixtureOfExperts: {
+        "experts": st.integers(1, 17) | st.integers(1, 512),
+        "top_k": st.integers(1, 16),  # at most
+        "width": _widths,
+        "gated": _flags,
+        "shared_width": st.just(0) | _widths,
+        "shared_gate": _flags,
+        "zero_experts": st.just(0) | st.integers(0, 256),
+        "latent": _maybe(_widths),
+        "router_width": _maybe(st.integers(1, 1024)),
+        "router_bias": _flags,
+        "bias": _flags,
+        "shared_bias": _flags,
+    },
+    MixtureOfHeads: {
+        "experts": st.integers(1, 64),
+        "top_k": st.integers(1, 16),  # at most
+    },
+    MtpEntry: {"last_norm": _flags},
+    NGramEmbedding: {
+        "rows": st.integers(1, 10**6),
+        "heads": st.integers(1, 16),
+        "head_dim": _head_dims,
+        "channels": hiddens,
+        "longest": _few,
+    },
+    NetworkRoutedExperts: {"router_rank": _widths, "carries_router": _flags},
+    PerLayerInput: {"rows": st.integers(1, 10**6), "width": _widths},
+    Projection: {
+        "inputs": _maybe(_widths),
+        "outputs": _maybe(_widths),
+        "rank": _maybe(_widths),
+        "bias": _flags,
+    },
+    RelativeAttention: {
+        "profiles": st.integers(1, 64),
+        "extent": _widths,
+        "conv_kernel": _few,
+        "dynamic": _flags,
+        "sinks": _flags,
+    },
+    ResidualConvolution: {"channels": hiddens},
+    RgLru: {"channels": st.integers(1, 1024), "gate_blocks": _few},  # channels of each block
+    ShortConvolution: {"channels": hiddens, "bias": _flags},
+    StreamEnd: {"streams": _few},
+    TimeMix: {"inner": _widths, "shifted": hiddens},
+    Totals: {
+        "matrix_weights": decades(1e6, 1e13).map(round),
+        "kv_values_per_token": _maybe(st.integers(1, 10**7)),
+        "kv_bytes_per_token": st.none() | decades(1e2, 1e7),
+    },
+}
+
+
+def _consistent(kind: type[Layer], drawn: dict[str, Any]) -> dict[str, Any]:
+    """What was drawn, without the contradictions that a kind refuses."""
+    fixed = dict(drawn)
+    if issubclass(kind, MixtureOfHeads):
+        fixed["top_k"] = min(drawn["top_k"], drawn["experts"])
+        fixed["heads"] = fixed["top_k"]
+    if issubclass(kind, Attention):
+        fixed["heads"] *= drawn["kv_heads"]
+        limits = [name for name in ("window", "chunk", "indexer") if drawn[name] is not None]
+        fixed |= dict.fromkeys(limits[1:])
+        if drawn["keys_as_values"]:
+            fixed["value_dim"] = None
+    if issubclass(kind, CompressedAttention):
+        fixed["heads"] *= drawn["output_groups"]
+        if drawn["ratio"] is None:
+            fixed |= {"overlap": False, "indexer": None}
+    if issubclass(kind, LatentAttention):
+        if drawn["window"] is not None:
+            fixed["indexer"] = None
+        if drawn["gate"] == "query" and drawn["query_rank"] is None:
+            fixed["gate"] = None
+    if issubclass(kind, GatedDeltaNet):
+        fixed["value_heads"] *= drawn["key_heads"]
+    if issubclass(kind, Mamba):
+        fixed["inner"] *= drawn["groups"]
+    if issubclass(kind, Mamba2):
+        fixed["heads"] *= drawn["groups"]
+    if issubclass(kind, RgLru):
+        fixed["channels"] *= drawn["gate_blocks"]
+    if issubclass(kind, ChannelMix | TimeMix):
+        fixed["conv_state"] = drawn["conv_state"] or 1
+    if issubclass(kind, MixtureOfExperts):
+        fixed["top_k"] = min(drawn["top_k"], drawn["experts"] + drawn["zero_experts"])
+        fixed["shared_bias"] = drawn["shared_bias"] and drawn["shared_width"] > 0
+    if issubclass(kind, Totals) and drawn["kv_values_per_token"] is not None:
+        fixed["kv_bytes_per_token"] = None
+    return fixed
+
+
+def layers_of(kind: type[Layer], **given: Any) -> st.SearchStrategy[Any]:
+    """Any layer of a kind, perhaps with some fields as given."""
+    fields: dict[str, st.SearchStrategy[Any]] = {}
+    for parent in reversed(kind.__mro__):
+        fields |= FIELDS.get(parent, {})
+    fields |= {name: st.just(value) for name, value in given.items()}
+    return st.fixed_dictionaries(fields).map(lambda drawn: kind(**_consistent(kind, drawn)))

@@ -30,7 +30,6 @@ from perfmodel.base.spec import Origin, Source
 from perfmodel.machine.efficiency import Efficiency
 from perfmodel.machine.hardware import GpuSpec, PeakFlops
 from perfmodel.sources.catalog import gpu, gpus, model, models, read_gpu
-from perfmodel.sources.huggingface import read_hf, read_precision
 from perfmodel.work import layers
 from perfmodel.work.forward import forward
 from perfmodel.work.layers import (
@@ -48,6 +47,7 @@ from perfmodel.work.step import Group, Step
 if TYPE_CHECKING:
     import perfmodel.interfaces.symbolic as symbolic
     from perfmodel.interfaces.sweep import Sweep, sweep
+    from perfmodel.sources.huggingface import read_hf, read_precision
 
 __version__ = "0.1.0"
 
@@ -107,9 +107,11 @@ __all__ = [
     "units",
 ]
 
-# What needs NumPy or SymPy is imported when it is first asked for.
+# What needs NumPy or SymPy, and the families of models, are imported when they are first asked for.
 _LAZY = {
     "Sweep": "perfmodel.interfaces.sweep",
+    "read_hf": "perfmodel.sources.huggingface",
+    "read_precision": "perfmodel.sources.huggingface",
     "sweep": "perfmodel.interfaces.sweep",
     "symbolic": "perfmodel.interfaces.symbolic",
 }

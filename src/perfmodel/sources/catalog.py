@@ -12,7 +12,6 @@ from perfmodel.base._messages import did_you_mean, plain, shown
 from perfmodel.base.errors import ConfigError, InvalidValueError, UnknownKeyError
 from perfmodel.base.spec import MAX_TEXT, Origin, Source, Spec
 from perfmodel.machine.hardware import GpuSpec, PeakFlops
-from perfmodel.sources.huggingface import read_hf
 from perfmodel.work.shape import ModelShape
 
 
@@ -151,10 +150,18 @@ def _gpu(key: str) -> GpuSpec:
 
 @cache
 def _model(key: str) -> ModelShape:
+    from perfmodel.sources.huggingface import read_hf  # many families: loaded when one is read
+
     path = catalogs() / "models" / f"{key}.toml"
     table = read_toml(path)
     # TOML has no null, and for some keys null is not the same as being absent.
-    config = table["config"] | dict.fromkeys(table.get("null", ()))
+    config = table["config"]
+    for name in table.get("null", ()):
+        *sections, field = name.split(".")
+        section = config
+        for part in sections:
+            section = section[part]
+        section[field] = None
     origins = tuple(_origin(path, field, table["origin"], _sources()) for field in config)
     shape = read_hf(config)
     return shape.model_copy(update={"name": table["name"], "origins": origins})

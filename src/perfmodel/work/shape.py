@@ -463,9 +463,12 @@ class ModelShape(Spec):
         float or array or symbol
             Bytes [B].
         """
-        return sum(
-            [n * layer.cache_bytes(group, precision.kv) for n, layer in self.distinct_layers]
-        )
+        return sum([n * layer.cache_bytes(group, precision.kv) for n, layer in self._with_cache])
+
+    @cached_property
+    def _with_cache(self) -> tuple[tuple[int, Layer], ...]:
+        """The distinct layers in which a sequence holds anything, growing or constant."""
+        return tuple((count, layer) for count, layer in self.distinct_layers if layer.has_cache)
 
     def cache_by_kind(self, context: int, precision: PrecisionLike = None) -> dict[str, float]:
         """KV cache of one sequence, by kind of layer.
@@ -503,8 +506,8 @@ class ModelShape(Spec):
         kv = self.resolve_precision(precision).kv
         alone = Group.trusted(count=1, new=context, past=0, logits=0, shared_past=0)
         found: dict[str, float] = {}
-        for count, layer in self.distinct_layers:
-            if layer.has_cache and (held := layer.cache_bytes(alone, kv)):
+        for count, layer in self._with_cache:
+            if held := layer.cache_bytes(alone, kv):
                 name = layer.title
                 found[name] = found.get(name, 0.0) + count * held
         return found
@@ -610,7 +613,16 @@ class ModelShape(Spec):
         1097728.0
         """
         formats = self.resolve_precision(precision)
-        return float(sum([n * layer.state_bytes(formats) for n, layer in self.distinct_layers]))
+        known = self._state_bytes.get(formats)
+        if known is None:
+            held = sum([n * layer.state_bytes(formats) for n, layer in self._with_cache])
+            known = self._state_bytes[formats] = held * 1.0
+        return known  # type: ignore[no-any-return]
+
+    @cached_property
+    def _state_bytes(self) -> dict[Precision, Num]:
+        """What ``state_bytes`` has counted."""
+        return {}
 
     # -- in words and in tables -----------------------------------------------------------------
 

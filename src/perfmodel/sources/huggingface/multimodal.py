@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, Literal, TypeAlias
 
-from perfmodel.base._messages import did_you_mean, shown
+from perfmodel.base._messages import shown
 from perfmodel.base.errors import UnsupportedModelError
 from perfmodel.sources.huggingface.config import Config
 from perfmodel.sources.huggingface.decoders import DECODERS
 from perfmodel.sources.huggingface.parts import Family, copy
 from perfmodel.sources.huggingface.section_texts import SECTION_TEXTS, chameleon
 from perfmodel.sources.huggingface.sections import SECTION_SIZES
-from perfmodel.sources.huggingface.towers import joints, remote
+from perfmodel.sources.huggingface.towers import hearing, joints, remote
 from perfmodel.sources.huggingface.towers.joints import Joint, both
 from perfmodel.work.shape import ModelShape
 
@@ -32,7 +32,7 @@ def nested(
     """A reader of models whose decoder is one of ``kinds``, the first by default.
 
     ``joint`` counts the parameters beside it; ``any_text`` means a decoder of any kind that is
-    read; ``tied`` and ``tie`` are of the whole class, as :func:`_tied` takes them. Without the
+    read; ``tied`` and ``tie`` are of the whole class, as ``_tied`` takes them. Without the
     section, as the first of these models were written, the decoder's sizes stand at the top.
     """
 
@@ -79,11 +79,10 @@ def _text(c: Config, section: str, kinds: tuple[str, ...], any_text: bool) -> tu
     """The section of the decoder, and how it is read."""
     kind = c.section(section).get("model_type")
     kind = kinds[0] if kind is None else kind
-    known = tuple(_TEXT) if any_text else kinds
-    if not isinstance(kind, str) or kind not in known:
+    if not isinstance(kind, str) or kind not in (_TEXT if any_text else kinds):
+        expected = f"one of {len(_TEXT)} decoders" if any_text else " or ".join(kinds)
         raise UnsupportedModelError(
-            f"config.{section}.model_type: {shown(kind)} is not read here; "
-            f"{did_you_mean(kind, known)}"
+            f"config.{section}.model_type: {shown(kind)} is not read here; expected {expected}"
         )
     family = _TEXT[kind]
     sizes = {**SECTION_SIZES.get(kind, {}), **family.defaults}
@@ -140,15 +139,24 @@ MULTIMODAL: Final = {
     "deepseek_vl_hybrid": generating(
         "DeepseekVLHybrid", "llama", joint=joints.deepseek_vl_hybrid, tied=True, any_text=True
     ),
-    "dots3_note": generating("Dots3Note", "dots3_note_text", joint=joints.dots3_note),
+    "deepseek_vl_v2": Family(
+        ("DeepseekVLV2ForCausalLM", "DeepseekOCRForCausalLM"),
+        nested("deepseek_v2", joint=remote.deepseek_vl_v2, tie="text", section="language_config"),
+    ),
+    "dots3_note": generating("Dots3Note", "dots3_note_text", joint=hearing.dots3_note),
     "emu3": generating("Emu3", "emu3_text_model", joint=joints.emu3),
+    "ernie4_5_moe_vl": Family(
+        ("Ernie4_5_VLMoeForConditionalGeneration",),
+        nested("ernie4_5_vl_moe_text", joint=joints.ernie4_5_vl),
+        _TEXT["ernie4_5_vl_moe_text"].names,
+    ),
     "ernie4_5_vl_moe": generating(
         "Ernie4_5_VLMoe", "ernie4_5_vl_moe_text", joint=joints.ernie4_5_vl, tied=True
     ),
     "exaone4_5": generating("Exaone4_5_", "exaone4", joint=joints.exaone4_5, any_text=True),
     "fast_vlm": generating("FastVlm", "qwen2", joint=joints.fast_vlm, tie="either", any_text=True),
     "fun_asr_nano": generating(
-        "FunAsrNano", "qwen3", joint=joints.fun_asr_nano, tied=True, any_text=True
+        "FunAsrNano", "qwen3", joint=hearing.fun_asr_nano, tied=True, any_text=True
     ),
     "gemma3": generating("Gemma3", "gemma3_text", joint=joints.gemma3, tied=True),
     "gemma3n": generating("Gemma3n", "gemma3n_text", joint=joints.gemma3n, tied=True),
@@ -161,7 +169,7 @@ MULTIMODAL: Final = {
     "glm4v_moe": generating("Glm4vMoe", "glm4v_moe_text", joint=joints.glm4v, tie="either"),
     "glm5_next": generating("Glm5Next", "glm5_next_text", joint=joints.glm5_next),
     "glm_ocr": generating("GlmOcr", "glm_ocr_text", joint=joints.glm_ocr, tie="either"),
-    "glmasr": generating("GlmAsr", "llama", joint=joints.glmasr, tied=True, any_text=True),
+    "glmasr": generating("GlmAsr", "llama", joint=hearing.glmasr, tied=True, any_text=True),
     "glmga": generating("Glm46V", "glm4v_text", joint=joints.glm4v, any_text=True),
     "got_ocr2": generating("GotOcr2", "qwen2", joint=joints.got_ocr2, tied=True, any_text=True),
     "granite4_vision": generating(
@@ -171,10 +179,10 @@ MULTIMODAL: Final = {
         "GraniteDocling", "granite_docling_text", joint=joints.granite_docling, tied=True
     ),
     "granite_speech": generating(
-        "GraniteSpeech", "granite", joint=joints.granite_speech, tied=True, any_text=True
+        "GraniteSpeech", "granite", joint=hearing.granite_speech, tied=True, any_text=True
     ),
     "granite_speech_plus": generating(
-        "GraniteSpeechPlus", "granite", joint=joints.granite_speech, tied=True, any_text=True
+        "GraniteSpeechPlus", "granite", joint=hearing.granite_speech, tied=True, any_text=True
     ),
     "hunyuan_vl": generating(
         "HunYuanVL", "hunyuan_vl_text", joint=joints.hunyuan_vl, tied=True, tie="either"
@@ -193,7 +201,7 @@ MULTIMODAL: Final = {
     "inkling2_loop": generating(
         "Inkling2Loop", "inkling2_loop_text", joint=joints.inkling2, tie="never"
     ),
-    "inkling_mm_model": generating("Inkling", "inkling_text", joint=joints.inkling, tie="never"),
+    "inkling_mm_model": generating("Inkling", "inkling_text", joint=hearing.inkling, tie="never"),
     "internvl": generating("InternVL", "qwen2", joint=joints.internvl, tied=True, any_text=True),
     "internvl_chat": Family(
         ("InternVLChatModel",),
@@ -230,13 +238,13 @@ MULTIMODAL: Final = {
     "minicpm_ocr": generating(
         "MiniCPMOcr", "qwen3_5_text", joint=joints.minicpmv4_6, tied=True, any_text=True
     ),
+    "minicpmv": Family(("MiniCPMV",), minicpmv),
     "minicpmv4_6": generating(
         "MiniCPMV4_6", "qwen3_5_text", joint=joints.minicpmv4_6, any_text=True
     ),
     "minicpmv4_7": generating(
         "MiniCPMV4_7", "qwen3_5_text", joint=joints.minicpmv4_6, any_text=True
     ),
-    "minicpmv": Family(("MiniCPMV",), minicpmv),
     "minimax_m3_vl": Family(
         ("MiniMaxM3SparseForConditionalGeneration",),
         nested("minimax_m3_vl_text", "minimax_m3", joint=joints.minimax_m3, tie="either"),
@@ -251,7 +259,7 @@ MULTIMODAL: Final = {
     "mllama": generating("Mllama", "mllama_text_model", joint=joints.mllama),
     "molmo2": generating("Molmo2", "molmo2_text", joint=joints.molmo2, tie="never"),
     "moss_transcribe_diarize": generating(
-        "MossTranscribeDiarize", "qwen3", joint=joints.moss, tied=True, any_text=True
+        "MossTranscribeDiarize", "qwen3", joint=hearing.moss, tied=True, any_text=True
     ),
     "multi_modality": Family(
         ("MultiModalityCausalLM",),
@@ -264,7 +272,7 @@ MULTIMODAL: Final = {
         nested("nemotron_h", joint=joints.nemotron_h_omni, tie="text", any_text=True),
         _TEXT["nemotron_h"].names,
     ),
-    "omniasr": generating("OmniASR", "llama", joint=joints.omniasr, tie="never", any_text=True),
+    "omniasr": generating("OmniASR", "llama", joint=hearing.omniasr, tie="never", any_text=True),
     "ovis2": generating("Ovis2", "qwen2", joint=joints.ovis2, tied=True, any_text=True),
     "paddleocr_vl": generating(
         "PaddleOCRVL", "paddleocr_vl_text", joint=joints.paddleocr_vl, tied=True, tie="either"
@@ -273,7 +281,7 @@ MULTIMODAL: Final = {
     "phi3_v": Family(("Phi3VForCausalLM",), beside(_TEXT["phi3"].read, remote.phi3_v)),
     "phi4_multimodal": Family(
         ("Phi4MultimodalForCausalLM",),
-        beside(DECODERS["phi3"].read, joints.phi4_multimodal),
+        beside(DECODERS["phi3"].read, hearing.phi4_multimodal),
     ),
     "pp_chart2table": generating(
         "GotOcr2", "qwen2", joint=joints.got_ocr2, tied=True, any_text=True
@@ -281,27 +289,27 @@ MULTIMODAL: Final = {
     "qianfan_ocr": generating("QianfanOCR", "qwen3", joint=joints.qianfan_ocr, any_text=True),
     "qwen2_5_omni": Family(
         ("Qwen2_5OmniForConditionalGeneration", "Qwen2_5OmniModel"),
-        thinking("qwen2_5_omni_text", joint=joints.qwen2_5_omni),
+        thinking("qwen2_5_omni_text", joint=hearing.qwen2_5_omni),
     ),
     "qwen2_5_omni_thinker": generating(
-        "Qwen2_5OmniThinker", "qwen2_5_omni_text", joint=joints.qwen2_5_omni
+        "Qwen2_5OmniThinker", "qwen2_5_omni_text", joint=hearing.qwen2_5_omni
     ),
     "qwen2_5_vl": generating(
         "Qwen2_5_VL", "qwen2_5_vl_text", joint=joints.qwen2_5_vl, tie="either"
     ),
     "qwen2_audio": generating(
-        "Qwen2Audio", "qwen2", joint=joints.qwen2_audio, tie="never", any_text=True
+        "Qwen2Audio", "qwen2", joint=hearing.qwen2_audio, tie="never", any_text=True
     ),
     "qwen2_vl": generating("Qwen2VL", "qwen2_vl_text", joint=joints.qwen2_vl, tie="either"),
     "qwen3_5": generating("Qwen3_5", "qwen3_5_text", joint=joints.qwen3_5),
     "qwen3_5_moe": generating("Qwen3_5Moe", "qwen3_5_moe_text", joint=joints.qwen3_5),
-    "qwen3_asr": generating("Qwen3ASR", "qwen3", joint=joints.qwen3_asr, tied=True, any_text=True),
+    "qwen3_asr": generating("Qwen3ASR", "qwen3", joint=hearing.qwen3_asr, tied=True, any_text=True),
     "qwen3_omni_moe": Family(
         ("Qwen3OmniMoeForConditionalGeneration",),
-        thinking("qwen3_omni_moe_text", joint=joints.qwen3_omni),
+        thinking("qwen3_omni_moe_text", joint=hearing.qwen3_omni),
     ),
     "qwen3_omni_moe_thinker": generating(
-        "Qwen3OmniMoeThinker", "qwen3_omni_moe_text", joint=joints.qwen3_omni
+        "Qwen3OmniMoeThinker", "qwen3_omni_moe_text", joint=hearing.qwen3_omni
     ),
     "qwen3_vl": generating("Qwen3VL", "qwen3_vl_text", joint=joints.qwen3_vl),
     "qwen3_vl_moe": generating("Qwen3VLMoe", "qwen3_vl_moe_text", joint=joints.qwen3_vl),
@@ -310,21 +318,25 @@ MULTIMODAL: Final = {
         "Gemma3", "gemma3_text", joint=joints.gemma3, tie="either", any_text=True
     ),
     "smolvlm": generating("SmolVLM", "llama", joint=joints.idefics3, any_text=True),
-    "step3p7": generating("Step3p7", "step3p5", joint=joints.step3p7),
+    "step3p7": Family(
+        ("Step3p7ForConditionalGeneration", "Step3p7FlashForCausalLM"),
+        nested("step3p5", joint=joints.step3p7),
+        _TEXT["step3p5"].names,
+    ),
     "unlimited_ocr": generating("UnlimitedOcr", "unlimited_ocr_text", joint=joints.unlimited_ocr),
     "vibevoice_asr": generating(
-        "VibeVoiceAsr", "qwen2", joint=joints.vibevoice_asr, tie="never", any_text=True
+        "VibeVoiceAsr", "qwen2", joint=hearing.vibevoice_asr, tie="never", any_text=True
     ),
     "video_llama_3": generating(
         "VideoLlama3", "qwen2", joint=joints.video_llama_3, tie="either", any_text=True
     ),
     "video_llava": generating("VideoLlava", "llama", joint=joints.video_llava, any_text=True),
     "vipllava": generating("VipLlava", "llama", joint=joints.vipllava, any_text=True),
-    "voxtral": generating("Voxtral", "llama", joint=joints.voxtral, tie="never", any_text=True),
+    "voxtral": generating("Voxtral", "llama", joint=hearing.voxtral, tie="never", any_text=True),
     "voxtral_realtime": generating(
         "VoxtralRealtime",
         "voxtral_realtime_text",
-        joint=joints.voxtral_realtime,
+        joint=hearing.voxtral_realtime,
         tied=True,
         any_text=True,
     ),

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from perfmodel.sources.huggingface.config import Config
+from perfmodel.sources.huggingface.config import REQUIRED, Config
 from perfmodel.sources.huggingface.decoders import DECODERS
 from perfmodel.sources.huggingface.mla import dense_or_sparse
-from perfmodel.sources.huggingface.moe import sparse_where
 from perfmodel.sources.huggingface.parts import (
     FULL,
     SLIDING,
@@ -26,6 +25,7 @@ from perfmodel.sources.huggingface.parts import (
     number_of_layers,
     pair,
 )
+from perfmodel.sources.huggingface.sparse import sparse_where
 from perfmodel.work.layers import Attention, CrossAttention, ImageExperts, MixtureOfExperts
 from perfmodel.work.layers.embedding import Embedding
 from perfmodel.work.shape import ModelShape
@@ -78,7 +78,7 @@ def ernie4_5_vl_moe_text(c: Config) -> ModelShape:
     ``moe_intermediate_size`` lists both widths; shared experts are as wide as those for text.
     """
     text, image = pair(c, "moe_intermediate_size", (1536, 512))
-    number, chosen = c.count("num_experts"), c.count("num_experts_per_tok")
+    number, chosen = _of_both(c, "num_experts"), c.count("num_experts_per_tok")
     if chosen > number:
         raise c.wrong("num_experts_per_tok", f"at most num_experts={number}", chosen)
     bias = c.flag("use_bias", False)
@@ -92,8 +92,19 @@ def ernie4_5_vl_moe_text(c: Config) -> ModelShape:
         shared_bias=bias,
     )
     images = ImageExperts(experts=number, top_k=chosen, width=image, router_bias=True, norm=None)
-    layers = dense_or_sparse(c, feedforward(c, bias=bias), (moe, images), first=1)
+    first = _of_both(c, "moe_layer_start_index", 1)
+    layers = dense_or_sparse(c, feedforward(c, bias=bias), (moe, images), first=first)
     return decoder(c, mixer, layers, tied=True)
+
+
+def _of_both(c: Config, key: str, default: Any = REQUIRED) -> int:
+    """A number for both kinds of experts, or a list of the two, which must agree."""
+    if not isinstance(c.get(key), list):
+        return c.count(key, default)
+    text, image = pair(c, key, (1, 1))
+    if text != image:
+        raise c.wrong(key, "the same number for text and for images")
+    return text
 
 
 def molmo2_text(c: Config) -> ModelShape:

@@ -56,7 +56,7 @@ class AltUp(Layer):
         yield product(predict, tokens=step.tokens, calls=calls)
         yield product(correct, tokens=step.tokens, calls=calls)
 
-    def inner_steps(
+    def small_steps(
         self, hidden: Num, tokens: Num, precision: Precision, calls: Num
     ) -> Iterable[Operation]:
         """The mixing of the streams before, and their correction after: all read, all written."""
@@ -92,3 +92,9 @@ class StreamEnd(Layer):
     def vectors(self, hidden: Num) -> Num:
         """None [1]."""
         return 0
+
+    def small_steps(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num
+    ) -> Iterable[Operation]:
+        """None: nothing is added."""
+        return ()

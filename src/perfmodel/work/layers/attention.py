@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 from typing import Literal, Self, TypeAlias
 
 from pydantic import model_validator
@@ -88,22 +89,22 @@ class Attention(Layer):
             )
         return self
 
-    @property
+    @cached_property
     def query_width(self) -> Num:
         """Width of all query heads together [1]."""
         return self.heads * self.head_dim
 
-    @property
+    @cached_property
     def result_width(self) -> Num:
         """Width of the result of all heads together [1]."""
         return self.heads * self._value_dim
 
-    @property
+    @cached_property
     def kv_values(self) -> Num:
         """Numbers that one token's key and value are, whoever caches them [1]."""
         return self.kv_heads * (self.head_dim + self._value_dim)
 
-    @property
+    @cached_property
     def reach(self) -> Reach:
         """Which of the tokens before it a query attends."""
         most = None if self.indexer is None else self.indexer.top_k
@@ -220,11 +221,11 @@ class Attention(Layer):
 
     def _attend(self, step: Step, tokens: Num, precision: Precision, calls: Num) -> Operation:
         """Scores and weighted values: 2 FLOPs per pair and element of a key, and of a value."""
-        reach = self.reach
-        twice_pairs = sum([g.count * reach.twice_pairs(g) for g in step.groups])
-        cached = sum([reach.moved(g) for g in step.groups])
+        reach, groups = self.reach, step.groups
+        twice_pairs = sum([g.count * reach.twice_pairs(g) for g in groups])
+        cached = sum([reach.moved(g) for g in groups])
         queries_and_result = self.query_width + self.result_width
-        passed = precision.linear.outputs.nbytes(queries_and_result, 2)
+        passed, kv = self._token_bytes(precision)
         passes = 2 if self.differential else 1
         return Operation.trusted(
             name=reach.prefix + "attention",
@@ -233,10 +234,22 @@ class Attention(Layer):
             weight_bytes=0,
             least_weight_bytes=0,
             activation_bytes=passed * tokens,
-            kv_bytes=precision.kv.nbytes(self.kv_values) * cached,
+            kv_bytes=kv * cached,
             calls=calls,
             compute=precision.attention,
             tokens=tokens,
             weights=0,
             pairs=twice_pairs / 2,
         )
+
+    def _token_bytes(self, precision: Precision) -> tuple[Num, Num]:
+        """Queries and result of one token, and its key and value [B]; counted once."""
+        known = self._known_bytes.get(precision)
+        if known is None:
+            passed = precision.linear.outputs.nbytes(self.query_width + self.result_width, 2)
+            known = self._known_bytes[precision] = passed, precision.kv.nbytes(self.kv_values)
+        return known
+
+    @cached_property
+    def _known_bytes(self) -> dict[Precision, tuple[Num, Num]]:
+        return {}

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import cached_property
 
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, CountOrZero, Flag, Spec, quantity
 from perfmodel.work.layers.layer import Norm, norm_params
-from perfmodel.work.operation import Matrix, Operation, linear
+from perfmodel.work.operation import (
+    Matrix,
+    MatrixCost,
+    Operation,
+    linear,
+    matrix_cost,
+    product,
+)
 
 
 class Embedding(Spec):
@@ -142,9 +150,10 @@ class Embedding(Spec):
         iterable of Operation
             One matrix product, or none.
         """
-        if self.width is not None:
-            matrix = Matrix("embedding_up", self.width, hidden)
-            yield linear(matrix, tokens=tokens, formats=precision.head)
+        if self.width is None:
+            return ()
+        matrix = Matrix("embedding_up", self.width, hidden)
+        return (linear(matrix, tokens=tokens, formats=precision.head),)
 
 
 class Head(Spec):
@@ -262,6 +271,15 @@ class Head(Spec):
         iterable of Operation
             One matrix product, after that onto a narrower table.
         """
-        for matrix in self.matrices(hidden, vocab):
-            formats = precision.formats_of(matrix.name, precision.head)
-            yield linear(matrix, tokens=tokens, formats=formats)
+        known = self._costs.get((hidden, vocab, precision))
+        if known is None:
+            known = self._costs[hidden, vocab, precision] = tuple(
+                matrix_cost(matrix, precision.formats_of(matrix.name, precision.head))
+                for matrix in self.matrices(hidden, vocab)
+            )
+        return [product(cost, tokens=tokens) for cost in known]
+
+    @cached_property
+    def _costs(self) -> dict[tuple[Num, Num, Precision], tuple[MatrixCost, ...]]:
+        """What each matrix costs, whatever the step: counted once."""
+        return {}

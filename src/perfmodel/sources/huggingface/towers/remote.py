@@ -103,6 +103,48 @@ def multi_modality(c: Config, hidden: int) -> int:
     return seen + mlp(1024, hidden, hidden) + drawn
 
 
+def deepseek_vl_v2(c: Config, hidden: int) -> int:
+    """DeepseekVLV2Config: towers by name, a projector, an end of row and one between views."""
+    if not c.has_section("vision_config"):
+        return 0
+    if c.has("tile_tag"):
+        c.choice("tile_tag", ("2D",))
+    seen, joined = c.section("vision_config"), c.section("projector_config")
+    told = (seen.text("model_name"), joined.text("projector_type"))
+    known = {
+        ("deeplip_b_l", "linear"): _deepseek_ocr,
+        ("siglip_so400m_patch14_384", "downsample_mlp_gelu"): _deepseek_vl2,
+    }
+    if told not in known:
+        raise UnsupportedModelError(
+            f"config.vision_config.model_name: {shown(told[0])} with a projector {shown(told[1])} "
+            "is no tower that is read; expected deeplip_b_l with linear, or "
+            "siglip_so400m_patch14_384 with downsample_mlp_gelu"
+        )
+    return known[told](c, hidden) + 2 * hidden
+
+
+def _deepseek_ocr(_c: Config, hidden: int) -> int:
+    """SAM, its patches joined, CLIP without the last norm, one matrix."""
+    high = Config(pictures.SAM.defaults)
+    low = Config(vision.CLIP_LARGE.defaults)
+    details = pictures.sam(high) + pictures.sam_down(high)
+    return details + vision.clip(low) - norm(1024) + linear(2048, hidden)
+
+
+def _deepseek_vl2(c: Config, hidden: int) -> int:
+    """SigLIP with its head; four patches joined, as many matrices as ``depth`` says."""
+    tower = vision.siglip(Config(sizes(1152, 4304, 27, 16, image_size=378, patch_size=14)))
+    p = c.section("projector_config")
+    inner, depth = hidden * p.count("mlp_ratio", 1), p.count("depth", 2)
+    joined = 1152 * p.count("downsample_ratio", 2) ** 2
+    if depth < 2:
+        raise p.wrong("depth", "2 matrices or more", depth)
+    return (
+        tower + linear(joined, inner) + (depth - 2) * linear(inner, inner) + linear(inner, hidden)
+    )
+
+
 INTERN_VIT: Final = Tower(
     own.internvl,
     sizes(3200, 12800, 45, 25, image_size=224, patch_size=14, attention_bias=True),
