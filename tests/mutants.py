@@ -53,7 +53,7 @@ LATENT = "work/layers/latent.py"
 RECURRENT = "work/layers/recurrent.py"
 MAMBA = "work/layers/mamba.py"
 DELTA = "work/layers/delta.py"
-HF = "sources/huggingface/"
+FAMILIES = "sources/huggingface/families/"
 
 MUTANTS = (
     Mutant(
@@ -191,8 +191,8 @@ MUTANTS = (
     Mutant(
         "attention moves what linears read",
         ATTENTION,
-        "precision.linear.outputs.nbytes(queries_and_result, 2)",
-        "precision.linear.inputs.nbytes(queries_and_result, 2)",
+        "precision.linear.outputs.nbytes(self.query_width",
+        "precision.linear.inputs.nbytes(self.query_width",
     ),
     Mutant(
         "the window does not clip new tokens",
@@ -334,7 +334,12 @@ MUTANTS = (
         "expected=experts - missed,",
         "expected=chosen,",
     ),
-    Mutant("every batch touches all experts", EXPERTS, "expected=experts - missed,", "expected=experts,"),
+    Mutant(
+        "every batch touches all experts",
+        EXPERTS,
+        "expected=experts - missed,",
+        "expected=experts,",
+    ),
     Mutant(
         "as many experts as tokens choose",
         EXPERTS,
@@ -375,8 +380,8 @@ MUTANTS = (
     Mutant(
         "the absorbed form attends as narrow as the expanded one",
         LATENT,
-        "attention_flops=self.heads * (self.cached + self.kv_rank) * twice_pairs",
-        "attention_flops=self.heads * (self.nope_dim + self.rope_dim + self.value_dim) * twice_pairs",
+        "self.heads * (self.cached + self.kv_rank) * twice_pairs",
+        "self.heads * (self.nope_dim + self.rope_dim + self.value_dim) * twice_pairs",
     ),
     Mutant(
         "the expanded form expands only the new tokens",
@@ -398,10 +403,10 @@ MUTANTS = (
         "group.count * 1",
     ),
     Mutant(
-        "the state of Mamba-2 forgets a dimension",
+        "Mamba-2 has no maps of its state",
         MAMBA,
-        "return self.inner * self.state\n\n    @property\n    def passed_values(self) -> Num:\n        \"\"\"Channels and maps",
-        "return self.inner\n\n    @property\n    def passed_values(self) -> Num:\n        \"\"\"Channels and maps",
+        "return self.inner + 2 * self.groups * self.state",
+        "return self.inner",
     ),
     Mutant(
         "a delta net has one head's gate",
@@ -429,20 +434,34 @@ MUTANTS = (
     ),
     Mutant(
         "KV heads default to query heads",
-        HF,
-        "_kv_heads(config, 8)",
-        "_kv_heads(config, 32)",
+        FAMILIES + "parts.py",
+        'config.optional_count("num_key_value_heads", default) or heads',
+        'config.optional_count("num_key_value_heads", None) or heads',
     ),
     Mutant(
-        "a window is on by default", HF, '"use_sliding_window", False', '"use_sliding_window", True'
+        "a window is on by default",
+        FAMILIES + "dense.py",
+        '"use_sliding_window", False',
+        '"use_sliding_window", True',
     ),
     Mutant(
         "ends are tied by default",
-        HF,
-        '"tie_word_embeddings", False',
-        '"tie_word_embeddings", True',
+        FAMILIES + "parts.py",
+        'config.flag("tie_word_embeddings", tied)',
+        'config.flag("tie_word_embeddings", True)',
     ),
-    Mutant("queries and keys have no norm", HF, "qk_norm=True", "qk_norm=False"),
+    Mutant(
+        "queries and keys have no norm",
+        FAMILIES + "dense.py",
+        'head_dim=128, qk_norm="head"',
+        "head_dim=128, qk_norm=None",
+    ),
+    Mutant(
+        "the first dense layers are experts",
+        FAMILIES + "sparse.py",
+        "sparse if i >= start and i % step == 0",
+        "sparse if i >= 0 and i % step == 0",
+    ),
     Mutant(
         "a byte prefix of 1024",
         "sources/catalog.py",

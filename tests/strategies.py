@@ -26,7 +26,6 @@ from perfmodel import (
     Step,
 )
 from perfmodel.base.precision import PRESETS, Format, MatrixFormats
-from perfmodel.work import layers as kinds
 from perfmodel.work.layers import (
     AltUp,
     ChannelMix,
@@ -515,3 +514,35 @@ def layers_of(kind: type[Layer], **given: Any) -> st.SearchStrategy[Any]:
         fields |= FIELDS.get(parent, {})
     fields |= {name: st.just(value) for name, value in given.items()}
     return st.fixed_dictionaries(fields).map(lambda drawn: kind(**_consistent(kind, drawn)))
+
+
+KINDS: list[type[Layer]] = sorted(
+    (getattr(kinds, name) for name in kinds.__all__ if name != "AnyLayer"),
+    key=lambda kind: kind.__name__,
+)
+
+
+@st.composite
+def any_layers(draw: st.DrawFn) -> Layer:
+    """Any layer of any kind, but the lump that stands alone."""
+    kind = draw(st.sampled_from([kind for kind in KINDS if kind is not Totals]))
+    return draw(layers_of(kind))
+
+
+@st.composite
+def any_models(draw: st.DrawFn) -> ModelShape:
+    """Models made of layers of every kind, some of them more than once; with or without ends."""
+    found = draw(st.lists(any_layers(), min_size=1, max_size=5))
+    rows = st.lists(st.sampled_from(found), min_size=1, max_size=4).map(tuple)
+    blocks = draw(st.lists(st.tuples(st.integers(1, 64), rows), min_size=1, max_size=3))
+    embedding = draw(st.none() | st.builds(Embedding, width=_maybe(_widths), norm=norms))
+    tied = draw(_flags) if embedding is not None and embedding.width is None else False
+    head = draw(st.none() | st.builds(Head, tied=st.just(tied), norm=norms, bias=_flags))
+    return ModelShape(
+        name="a model of any layers",
+        hidden=draw(hiddens),
+        vocab=draw(st.integers(256, 300_000)),
+        blocks=tuple(blocks),
+        embedding=embedding,
+        head=head,
+    )

@@ -9,8 +9,8 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.base.errors import InvalidValueError, PerfModelError, UnsupportedModelError
-from perfmodel.sources.huggingface.families import FAMILIES, NO_DECODERS
-from perfmodel.sources.huggingface.legacy import LEGACY
+from perfmodel.sources.huggingface.families.legacy import LEGACY
+from perfmodel.sources.huggingface.families.table import FAMILIES, NO_DECODERS
 from perfmodel.work.step import Group, Step
 
 

@@ -9,10 +9,10 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.base.errors import InvalidValueError, PerfModelError, UnsupportedModelError
-from perfmodel.sources.huggingface.decoders import DECODERS
-from perfmodel.sources.huggingface.multimodal import MULTIMODAL
-from perfmodel.sources.huggingface.section_texts import SECTION_TEXTS
-from perfmodel.sources.huggingface.sections import SECTION_SIZES
+from perfmodel.sources.huggingface.families.decoders import DECODERS
+from perfmodel.sources.huggingface.families.multimodal import MULTIMODAL
+from perfmodel.sources.huggingface.families.section_texts import SECTION_TEXTS
+from perfmodel.sources.huggingface.families.sections import SECTION_SIZES
 from perfmodel.work.layers import AltUp, CrossAttention, ImageExperts, PerLayerInput, StreamEnd
 from perfmodel.work.step import Group, Step
 

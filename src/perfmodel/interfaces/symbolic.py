@@ -646,7 +646,7 @@ def _all_weights_time(
     operations = sequences(shape, length, _formats(precision, shape), batch)
     read = sum(op.calls * op.weight_bytes for op in operations if op.is_product or not products)
     everything = sympy.sympify(read).replace(
-        lambda part: part.is_Pow and part.exp.has(batch), lambda part: sympy.Integer(0)
+        lambda part: part.is_Pow and part.exp.has(batch), lambda _: sympy.Integer(0)
     )
     return memory_time(nbytes=everything, bandwidth=chip.memory_bandwidth)
 

@@ -13,8 +13,8 @@ from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base.errors import InvalidValueError, UnsupportedModelError
 from perfmodel.base.precision import MatrixFormats, Precision, format_named
 from perfmodel.sources.huggingface.config import MAX_LAYERS, TEXT_SECTIONS, Config
+from perfmodel.sources.huggingface.families.parts import Row, runs
 from perfmodel.sources.huggingface.modules import names_of
-from perfmodel.sources.huggingface.parts import Row, runs
 from perfmodel.sources.huggingface.schemes import Scheme, formats_in, scheme_of
 from perfmodel.work.layers import AnyLayer, FeedForward
 from perfmodel.work.shape import ModelShape

@@ -12,8 +12,8 @@ from perfmodel.base.errors import ConfigError, PerfModelError, UnsupportedModelE
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import MAX_TEXT, Origin
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.families import FAMILIES, NO_DECODERS
-from perfmodel.sources.huggingface.parts import Family
+from perfmodel.sources.huggingface.families.parts import Family
+from perfmodel.sources.huggingface.families.table import FAMILIES, NO_DECODERS
 from perfmodel.sources.huggingface.quantization import with_checkpoint_precision
 from perfmodel.work.shape import ModelShape
 

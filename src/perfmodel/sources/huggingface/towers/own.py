@@ -6,7 +6,7 @@ from typing import Final
 
 from perfmodel.base.spec import whole
 from perfmodel.sources.huggingface.config import MAX_LAYERS, Config
-from perfmodel.sources.huggingface.parts import per_layer, scaled
+from perfmodel.sources.huggingface.families.parts import per_layer, scaled
 from perfmodel.sources.huggingface.towers.parts import (
     Tower,
     attention,

@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base.errors import UnsupportedModelError
 from perfmodel.sources.huggingface.config import MAX_LAYERS, REQUIRED, Config, Names
-from perfmodel.sources.huggingface.parts import pair
+from perfmodel.sources.huggingface.families.parts import pair
 from perfmodel.work.layers.layer import Norm, norm_params
 
 # -- matrices and norms -----------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.parts import scaled
+from perfmodel.sources.huggingface.families.parts import scaled
 from perfmodel.sources.huggingface.towers import own
 from perfmodel.sources.huggingface.towers.parts import (
     Tower,

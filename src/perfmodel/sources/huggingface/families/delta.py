@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.parts import (
     FULL,
     SLIDING,
     Column,
@@ -21,7 +21,7 @@ from perfmodel.sources.huggingface.parts import (
     layer_types,
     number_of_layers,
 )
-from perfmodel.sources.huggingface.sparse import sparse_where
+from perfmodel.sources.huggingface.families.sparse import sparse_where
 from perfmodel.work.layers import Attention, GatedDeltaNet, MixtureOfExperts
 from perfmodel.work.layers.mtp import MtpEntry
 from perfmodel.work.shape import Block, ModelShape

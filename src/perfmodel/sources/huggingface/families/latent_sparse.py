@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.mla import (
+from perfmodel.sources.huggingface.families.mla import (
     LATENT_SIZES,
     deepseek,
     deepseek_experts,
-    dense_or_sparse,
     indexer,
     indexer_kinds,
     latent_attention,
@@ -18,7 +17,7 @@ from perfmodel.sources.huggingface.mla import (
     sizes,
     sparse_attention,
 )
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.parts import (
     FULL,
     SLIDING,
     Column,
@@ -30,6 +29,7 @@ from perfmodel.sources.huggingface.parts import (
     layer_types,
     number_of_layers,
 )
+from perfmodel.sources.huggingface.families.sparse import dense_or_sparse
 from perfmodel.work.layers import FeedForward, GatedNorm, LatentAttention, MixtureOfExperts
 from perfmodel.work.shape import ModelShape
 

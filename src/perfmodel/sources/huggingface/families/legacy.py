@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.parts import (
     Column,
     Family,
     by_kind,

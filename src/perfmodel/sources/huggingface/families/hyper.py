@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from perfmodel.sources.huggingface.config import MAX_LAYERS, Config
-from perfmodel.sources.huggingface.mla import (
+from perfmodel.sources.huggingface.families.mla import (
     deepseek_experts,
-    dense_or_sparse,
     indexer,
     indexer_kinds,
     selecting,
     sizes,
     sparse_attention,
 )
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.parts import (
     FULL,
     SLIDING,
     Column,
@@ -27,6 +26,7 @@ from perfmodel.sources.huggingface.parts import (
     layer_types,
     number_of_layers,
 )
+from perfmodel.sources.huggingface.families.sparse import dense_or_sparse
 from perfmodel.work.layers import (
     AnyLayer,
     CompressedAttention,

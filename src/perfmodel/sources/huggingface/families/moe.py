@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.mla import dense_or_sparse, mtp_blocks
-from perfmodel.sources.huggingface.moe_windows import MOE_WINDOWS, MTP_NAMES
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.mla import mtp_blocks
+from perfmodel.sources.huggingface.families.moe_windows import MOE_WINDOWS, MTP_NAMES
+from perfmodel.sources.huggingface.families.parts import (
     FULL,
     SLIDING,
     Column,
@@ -20,8 +20,13 @@ from perfmodel.sources.huggingface.parts import (
     feedforward,
     number_of_layers,
 )
-from perfmodel.sources.huggingface.sparse import one_or_each, shared_experts, sparse_where
-from perfmodel.sources.huggingface.windowed import windows
+from perfmodel.sources.huggingface.families.sparse import (
+    dense_or_sparse,
+    one_or_each,
+    shared_experts,
+    sparse_where,
+)
+from perfmodel.sources.huggingface.families.windowed import windows
 from perfmodel.work.layers import Attention, FeedForward, MixtureOfExperts, MixtureOfHeads
 from perfmodel.work.shape import ModelShape
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from perfmodel.sources.huggingface.config import MAX_LAYERS, Config
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.parts import (
     FULL,
     Column,
     Family,

@@ -8,10 +8,10 @@ from typing import Any, Final, Literal, TypeAlias
 from perfmodel.base._messages import shown
 from perfmodel.base.errors import UnsupportedModelError
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.decoders import DECODERS
-from perfmodel.sources.huggingface.parts import Family, copy
-from perfmodel.sources.huggingface.section_texts import SECTION_TEXTS, chameleon
-from perfmodel.sources.huggingface.sections import SECTION_SIZES
+from perfmodel.sources.huggingface.families.decoders import DECODERS
+from perfmodel.sources.huggingface.families.parts import Family, copy
+from perfmodel.sources.huggingface.families.section_texts import SECTION_TEXTS, chameleon
+from perfmodel.sources.huggingface.families.sections import SECTION_SIZES
 from perfmodel.sources.huggingface.towers import hearing, joints, remote
 from perfmodel.sources.huggingface.towers.joints import Joint, both
 from perfmodel.work.shape import ModelShape

@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from perfmodel.sources.huggingface.config import REQUIRED, Config
-from perfmodel.sources.huggingface.decoders import DECODERS
-from perfmodel.sources.huggingface.mla import dense_or_sparse
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.decoders import DECODERS
+from perfmodel.sources.huggingface.families.parts import (
     FULL,
     SLIDING,
     Column,
@@ -25,7 +24,7 @@ from perfmodel.sources.huggingface.parts import (
     number_of_layers,
     pair,
 )
-from perfmodel.sources.huggingface.sparse import sparse_where
+from perfmodel.sources.huggingface.families.sparse import dense_or_sparse, sparse_where
 from perfmodel.work.layers import Attention, CrossAttention, ImageExperts, MixtureOfExperts
 from perfmodel.work.layers.embedding import Embedding
 from perfmodel.work.shape import ModelShape

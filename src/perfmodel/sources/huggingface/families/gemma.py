@@ -7,7 +7,7 @@ from typing import Final
 
 from perfmodel.base.errors import UnsupportedModelError
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.parts import (
     FULL,
     SLIDING,
     Column,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Container, Sequence
 from typing import Any, Final
 
 from perfmodel.sources.huggingface.config import MAX_LAYERS, REQUIRED, Config
-from perfmodel.sources.huggingface.mla import dense_or_sparse, mtp_blocks
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.mla import mtp_blocks
+from perfmodel.sources.huggingface.families.parts import (
     FULL,
     SLIDING,
     Column,
@@ -25,11 +25,12 @@ from perfmodel.sources.huggingface.parts import (
     number_of_layers,
     runs,
 )
-from perfmodel.sources.huggingface.sparse import (
+from perfmodel.sources.huggingface.families.sparse import (
+    dense_or_sparse,
     shared_experts,
     sparse_where,
 )
-from perfmodel.sources.huggingface.windowed import exaone_rule, windows
+from perfmodel.sources.huggingface.families.windowed import exaone_rule, windows
 from perfmodel.work.layers import (
     AnyLayer,
     Attention,

@@ -6,7 +6,7 @@ from typing import Final
 
 from perfmodel.base.errors import UnsupportedModelError
 from perfmodel.sources.huggingface.config import MAX_LAYERS, Config
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.parts import (
     FULL,
     SLIDING,
     Family,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.delta import DELTA, LINEAR
-from perfmodel.sources.huggingface.inkling import INKLING
-from perfmodel.sources.huggingface.mla import latent_attention, mtp_blocks
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.delta import DELTA, LINEAR
+from perfmodel.sources.huggingface.families.inkling import INKLING
+from perfmodel.sources.huggingface.families.mla import latent_attention, mtp_blocks
+from perfmodel.sources.huggingface.families.parts import (
     FULL,
     SLIDING,
     Family,
@@ -24,9 +24,9 @@ from perfmodel.sources.huggingface.parts import (
     layer_types,
     number_of_layers,
 )
-from perfmodel.sources.huggingface.qwen4 import QWEN4
-from perfmodel.sources.huggingface.sparse import shared_experts
-from perfmodel.sources.huggingface.zaya import ZAYA
+from perfmodel.sources.huggingface.families.qwen4 import QWEN4
+from perfmodel.sources.huggingface.families.sparse import shared_experts
+from perfmodel.sources.huggingface.families.zaya import ZAYA
 from perfmodel.work.layers import (
     AnyLayer,
     FeedForward,

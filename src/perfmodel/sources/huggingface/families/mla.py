@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from perfmodel.sources.huggingface.config import REQUIRED, Config
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.config import Config
+from perfmodel.sources.huggingface.families.parts import (
     Column,
-    Row,
     copy,
     decoder,
     experts,
     feedforward,
     number_of_layers,
 )
-from perfmodel.work.layers import AnyLayer, LatentAttention, MixtureOfExperts
+from perfmodel.sources.huggingface.families.sparse import dense_or_sparse
+from perfmodel.work.layers import LatentAttention, MixtureOfExperts
 from perfmodel.work.layers.indexer import Indexer
 from perfmodel.work.layers.mtp import MtpEntry
 from perfmodel.work.shape import Block, ModelShape
@@ -54,21 +54,6 @@ def deepseek_experts(c: Config, **fields: Any) -> MixtureOfExperts:
     """Routed experts and ``n_shared_experts`` shared ones of the same width."""
     shared = c.count_or_zero("n_shared_experts", 0) * c.count("moe_intermediate_size")
     return experts(c, shared=shared, **fields)
-
-
-def dense_or_sparse(
-    c: Config, dense: AnyLayer | Row, sparse: AnyLayer | Row, *, first: Any = REQUIRED
-) -> Column:
-    """As ``mlp_layer_types`` has them; else every ``moe_layer_freq``-th after the first is sparse.
-
-    ``first`` is the class's default of ``first_k_dense_replace``.
-    """
-    count = number_of_layers(c)
-    listed = c.kinds("mlp_layer_types", count, ("dense", "sparse"))
-    if listed is not None:
-        return [sparse if kind == "sparse" else dense for kind in listed]
-    start, step = c.count_or_zero("first_k_dense_replace", first), c.count("moe_layer_freq", 1)
-    return [sparse if i >= start and i % step == 0 else dense for i in range(count)]
 
 
 def mtp_blocks(c: Config, *layers: Any, key: str = "num_nextn_predict_layers") -> tuple[Block, ...]:

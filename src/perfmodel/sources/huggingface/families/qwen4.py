@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.delta import (
+from perfmodel.sources.huggingface.families.delta import (
     LINEAR,
     delta_net,
     gated_attention,
     qwen_experts,
 )
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.parts import (
     FULL,
     Column,
     Family,

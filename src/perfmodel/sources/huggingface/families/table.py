@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfmodel.sources.huggingface.decoders import DECODERS
-from perfmodel.sources.huggingface.multimodal import MULTIMODAL
-from perfmodel.sources.huggingface.parts import Family
+from perfmodel.sources.huggingface.families.decoders import DECODERS
+from perfmodel.sources.huggingface.families.multimodal import MULTIMODAL
+from perfmodel.sources.huggingface.families.parts import Family
 
 FAMILIES: Final[dict[str, Family]] = dict(sorted((DECODERS | MULTIMODAL).items()))
 

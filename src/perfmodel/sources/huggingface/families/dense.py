@@ -6,7 +6,7 @@ from math import isqrt
 from typing import Any, Final
 
 from perfmodel.sources.huggingface.config import REQUIRED, Config
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.parts import (
     FULL,
     SLIDING,
     Column,

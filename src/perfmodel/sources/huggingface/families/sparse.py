@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.parts import (
-    Column,
-    experts,
-    number_of_layers,
-)
-from perfmodel.work.layers import FeedForward, MixtureOfExperts
+from perfmodel.sources.huggingface.config import REQUIRED, Config
+from perfmodel.sources.huggingface.families.parts import Column, Row, experts, number_of_layers
+from perfmodel.work.layers import AnyLayer, FeedForward, MixtureOfExperts
 
 
 def shared_experts(
@@ -32,6 +28,21 @@ def sparse_where(c: Config, sparse: MixtureOfExperts, dense: FeedForward, first:
     return [
         sparse if i not in dense_layers and (i + 1) % step == 0 else dense for i in range(count)
     ]
+
+
+def dense_or_sparse(
+    c: Config, dense: AnyLayer | Row, sparse: AnyLayer | Row, *, first: Any = REQUIRED
+) -> Column:
+    """As ``mlp_layer_types`` has them; else every ``moe_layer_freq``-th after the first is sparse.
+
+    ``first`` is the class's default of ``first_k_dense_replace``.
+    """
+    count = number_of_layers(c)
+    listed = c.kinds("mlp_layer_types", count, ("dense", "sparse"))
+    if listed is not None:
+        return [sparse if kind == "sparse" else dense for kind in listed]
+    start, step = c.count_or_zero("first_k_dense_replace", first), c.count("moe_layer_freq", 1)
+    return [sparse if i >= start and i % step == 0 else dense for i in range(count)]
 
 
 def one_or_each(c: Config, key: str) -> list[int]:

@@ -6,9 +6,9 @@ from typing import Final
 
 from perfmodel.base.errors import UnsupportedModelError
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.dense import phi3, phi_like, stablelm
-from perfmodel.sources.huggingface.mla import mtp_blocks
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.dense import phi3, phi_like, stablelm
+from perfmodel.sources.huggingface.families.mla import mtp_blocks
+from perfmodel.sources.huggingface.families.parts import (
     Column,
     Family,
     attention,

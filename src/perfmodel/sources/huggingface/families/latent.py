@@ -5,17 +5,16 @@ from __future__ import annotations
 from typing import Final
 
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.hyper import HYPER
-from perfmodel.sources.huggingface.latent_sparse import LATENT_SPARSE
-from perfmodel.sources.huggingface.mla import (
+from perfmodel.sources.huggingface.families.hyper import HYPER
+from perfmodel.sources.huggingface.families.latent_sparse import LATENT_SPARSE
+from perfmodel.sources.huggingface.families.mla import (
     deepseek,
     deepseek_experts,
-    dense_or_sparse,
     latent_attention,
     mtp_blocks,
     sizes,
 )
-from perfmodel.sources.huggingface.parts import (
+from perfmodel.sources.huggingface.families.parts import (
     Column,
     Family,
     attention,

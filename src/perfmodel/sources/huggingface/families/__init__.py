@@ -1,0 +1,1 @@
+"""One function a family, from its keys to layers; ``table`` lists them all."""
