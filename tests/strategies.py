@@ -26,6 +26,7 @@ from perfmodel import (
     Step,
 )
 from perfmodel.base.precision import PRESETS, Format, MatrixFormats
+from perfmodel.work import layers as kinds
 from perfmodel.work.layers import (
     AltUp,
     ChannelMix,
@@ -512,7 +513,8 @@ def layers_of(kind: type[Layer], **given: Any) -> st.SearchStrategy[Any]:
     fields: dict[str, st.SearchStrategy[Any]] = {}
     for parent in reversed(kind.__mro__):
         fields |= FIELDS.get(parent, {})
-    fields |= {name: st.just(value) for name, value in given.items()}
+    defaults = {name: kind.model_fields[name].default for name in kind.LACKS}
+    fields |= {name: st.just(value) for name, value in (defaults | given).items()}
     return st.fixed_dictionaries(fields).map(lambda drawn: kind(**_consistent(kind, drawn)))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from perfmodel.base.errors import (
     PerfModelError,
     UnsupportedModelError,
 )
+from perfmodel.sources.huggingface.families.table import FAMILIES
 
 BF16 = pm.Precision.preset("bf16")
 LLAMA, QWEN3 = MINIMAL["llama"], MINIMAL["qwen3"]
@@ -445,3 +447,10 @@ def test_a_file_is_named_in_its_errors_and_its_origins(tmp_path: Path) -> None:
     path.write_text(json.dumps(LLAMA | {"hidden_size": 0}), encoding="utf-8")
     with pytest.raises(InvalidValueError, match=r"mine\.json: config\.hidden_size"):
         pm.read_hf(path)
+
+
+def test_the_documentation_lists_the_families() -> None:
+    page = Path(__file__).parents[1] / "docs" / "models.md"
+    text = page.read_text(encoding="utf-8")
+    listed = set(re.findall(r"`([^`]+)`", text[text.index("## Families") :])) - {"model_type"}
+    assert listed == set(FAMILIES)

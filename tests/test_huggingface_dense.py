@@ -52,7 +52,11 @@ PHI_3_VISION = sizes(
     *("phi3_v", 3072, 8192, 32, 32, 32064),
     num_key_value_heads=32,
     sliding_window=131072,
-    img_processor={"name": "clip_vision_model", "image_dim_out": 1024},
+    img_processor={
+        "name": "clip_vision_model",
+        "model_name": "openai/clip-vit-large-patch14-336",
+        "image_dim_out": 1024,
+    },
     embd_layer={
         "projection_cls": "mlp",
         "use_hd_transform": True,

@@ -66,3 +66,438 @@ from perfmodel.work.layers import (
 from perfmodel.work.layers.layer import Layer
 from perfmodel.work.layers.recurrent import Recurrent
 from perfmodel.work.operation import Operation
+
+CHIP = pm.GpuSpec(
+    name="a chip for questions that are not about chips",
+    memory_bandwidth=2e12,
+    memory_capacity=1e11,
+    peak_flops=dict.fromkeys(("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4"), 5e14),
+)
+BF16 = Precision.preset("bf16")
+COUNTED = ("flops", "weight_bytes", "least_weight_bytes", "activation_bytes", "kv_bytes", "calls",
+           "tokens", "weights", "pairs")  # fmt: skip
+
+# A token of a text without an image passes these by: they are held, but do nothing in a step.
+UNRUN = (CrossAttention, ImageExperts)
+RUN = [kind for kind in KINDS if kind not in UNRUN]
+RECURRENT = [kind for kind in KINDS if issubclass(kind, Recurrent)]
+ATTENTION = [kind for kind in KINDS if issubclass(kind, Attention)]
+EXPERTS = [kind for kind in KINDS if issubclass(kind, MixtureOfExperts)]
+# Every token by itself: nothing that could be cut into chunks.
+NO_CHUNKED_FORM = (ChannelMix, Mamba, NGramEmbedding, ResidualConvolution, RgLru, ShortConvolution,
+                   TimeMix)  # fmt: skip
+
+names = {"ids": lambda kind: kind.__name__}
+each_kind = pytest.mark.parametrize("kind", KINDS, **names)
+each_that_runs = pytest.mark.parametrize("kind", RUN, **names)
+each_recurrent = pytest.mark.parametrize("kind", RECURRENT, **names)
+each_attention = pytest.mark.parametrize("kind", ATTENTION, **names)
+few = settings(max_examples=max(settings().max_examples // 10, 1))  # for each of so many kinds
+repeats = st.integers(1, 64)
+
+
+def alone(layer: Layer, hidden: int = 64, repeats: int = 1) -> pm.ModelShape:
+    """A model of nothing else."""
+    width = None if isinstance(layer, Totals) else hidden
+    return pm.ModelShape(hidden=width, blocks=((repeats, (layer,)),))
+
+
+def step_of(**group: Any) -> pm.Step:
+    return pm.Step(groups=(pm.Group(**group),))
+
+
+def run(
+    layer: Layer, *groups: pm.Group, hidden: int = 64, precision: Any = BF16, **how: Any
+) -> tuple[Operation, ...]:
+    return pm.forward(alone(layer, hidden), pm.Step(groups=groups), precision, **how)
+
+
+def counted(op: Operation) -> dict[str, Any]:
+    return {name: getattr(op, name) for name in COUNTED}
+
+
+def total(operations: Iterable[Operation], name: str, *kinds: str) -> Any:
+    """Sum over the calls of all operations, or of those of some kinds."""
+    found = [op for op in operations if not kinds or op.kind in kinds]
+    return sum(op.calls * getattr(op, name) for op in found)
+
+
+def copy(layer: Layer, **changes: Any) -> Layer:
+    """The same layer, with those of the changes whose fields it has."""
+    known = {name: value for name, value in changes.items() if name in type(layer).model_fields}
+    return layer.model_copy(update=known)
+
+
+def unchunked(layer: Layer) -> Layer:
+    """The layer in a form whose FLOPs are a sum over tokens, whatever the pass they are in."""
+    if isinstance(layer, LatentAttention) and layer.form == "auto":
+        layer = copy(layer, form="absorbed")
+    return copy(layer, scan="recurrent") if isinstance(layer, Recurrent) else layer
+
+
+# -- what is drawn ---------------------------------------------------------------------------------
+
+
+def test_every_kind_is_drawn_with_every_field():
+    union, _ = get_args(AnyLayer)
+    assert set(KINDS) == set(get_args(union)), "layers.__all__ and AnyLayer differ"
+    for kind in KINDS:
+        assert kind in FIELDS, f"strategies.FIELDS has no {kind.__name__}"
+        drawn = {name for parent in kind.__mro__ for name in FIELDS.get(parent, {})}
+        assert drawn == set(kind.model_fields) - {"kind"}, kind.__name__
+
+
+@each_kind
+def test_a_field_that_a_kind_does_not_know_is_refused(kind):
+    for name in kind.LACKS:
+        given_ = kind.model_fields[name].default
+        other = find(FIELDS[declares(kind, name)][name], lambda value: value != given_)
+        layer = find(layers_of(kind), lambda layer: True)
+        with pytest.raises(InvalidValueError, match=rf"^{kind.__name__}\.{name}: expected "):
+            layer.model_copy(update={name: other})
+
+
+def declares(kind: type[Layer], name: str) -> type[Layer]:
+    """The class whose strategy of a field holds for a kind."""
+    return next(parent for parent in kind.__mro__ if name in FIELDS.get(parent, {}))
+
+
+@each_kind
+def test_matrices_that_presets_treat_as_routing_are_matrices(kind):
+    for name in kind.ROUTING:
+        layer = find(layers_of(kind), lambda x, name=name: name in matrix_names(x))
+        assert layer.formats_of(layer.matrices(64)[0], BF16)
+
+
+def matrix_names(layer: Layer) -> list[str]:
+    return [matrix.name for matrix in layer.matrices(64)]
+
+
+# -- parameters ------------------------------------------------------------------------------------
+
+NORMS = {None: 0, "rms": 1, "layer": 2, "layer-scale": 1, "bare": 0}
+
+
+def all_vectors(layer: Layer, hidden: int) -> int:
+    """Biases, tables, norms within the layer and around it, further numbers."""
+    around = NORMS[layer.norm] and NORMS[layer.norm] * layer.read_width(hidden)
+    after = NORMS[layer.post_norm] and NORMS[layer.post_norm] * hidden
+    return layer.vectors(hidden) + around + after + layer.scalars
+
+
+def of_experts(layer: Layer) -> dict[str, float]:
+    """The matrices of which each expert has a copy, with the copies that one token meets."""
+    if isinstance(layer, MixtureOfExperts):
+        return dict.fromkeys(("experts_up", "experts_down"), layer.chosen)
+    if isinstance(layer, MixtureOfHeads):
+        return dict.fromkeys(("experts_query", "experts_output"), layer.top_k)
+    return {}
+
+
+def matrix_weights(layer: Layer, hidden: int, *, active: bool) -> float:
+    met = of_experts(layer) if active else {}
+    return sum(
+        met.get(m.name, m.copies) * m.inner * m.outer for m in layer.matrices(hidden)
+    )
+
+
+@each_kind
+@few
+@given(data=st.data(), hidden=hiddens, repeats=repeats)
+def test_parameters_are_matrices_and_vectors_to_the_last_one(kind, data, hidden, repeats):
+    layer = data.draw(layers_of(kind))
+    model = alone(layer, hidden, repeats)
+    assert len(set(matrix_names(layer))) == len(layer.matrices(hidden))
+    one = matrix_weights(layer, hidden, active=False) + all_vectors(layer, hidden)
+    assert type(model.params) is int
+    assert layer.params(hidden) == (0 if layer.reused else one)
+    assert model.params == repeats * layer.params(hidden)
+    assert 0 <= model.active_params <= model.params
+    assert 0 <= model.non_embedding_params <= model.params
+    assert (model.params > 0) != layer.reused or not one
+
+
+@each_kind
+@few
+@given(data=st.data(), hidden=hiddens, repeats=repeats)
+def test_a_token_meets_all_parameters_but_those_of_idle_experts(kind, data, hidden, repeats):
+    layer = data.draw(layers_of(kind, reused=False))
+    model = alone(layer, hidden, repeats)
+    idle = matrix_weights(layer, hidden, active=False) - matrix_weights(layer, hidden, active=True)
+    if isinstance(layer, MixtureOfExperts) and layer.bias:
+        out = hidden if layer.latent is None else layer.latent
+        idle += (layer.experts - layer.chosen) * ((1 + layer.gated) * layer.width + out)
+    assert close(model.active_params + repeats * idle, model.params)
+    if not of_experts(layer):
+        assert model.active_params == model.params
+
+
+@each_kind
+@few
+@given(data=st.data(), hidden=hiddens, precision=precisions())
+def test_memory_holds_each_parameter_once_in_its_format(kind, data, hidden, precision):
+    layer = data.draw(layers_of(kind))
+    model = alone(layer, hidden)
+    for name, bits in (("bf16", 16), ("uniform-fp8", 8), ("uniform-fp32", 32)):
+        assert model.weight_bytes(name) == bits * model.params / 8
+    formats = (precision.linear.weights, precision.head.weights)
+    # A scale a row is at most one for each number.
+    least = min(f.bits for f in formats) / 8 * model.params
+    most = max(f.bits + f.scale_bits for f in formats) / 8 * model.params
+    assert least * (1 - REL) <= model.weight_bytes(precision) <= most * (1 + REL)
+    assert (model.weight_bytes(precision) > 0) == (model.params > 0)
+
+
+@each_kind
+@few
+@given(data=st.data(), hidden=hiddens, step=steps(), precision=precisions(), small=small_steps)
+def test_reused_weights_are_read_again_but_held_once(kind, data, hidden, step, precision, small):
+    first = data.draw(layers_of(kind, reused=False))
+    assume("reused" not in kind.LACKS)
+    again = copy(first, reused=True)
+    both = pm.ModelShape(hidden=hidden, blocks=((1, (first, again)),))
+    one, two = alone(first, hidden), alone(again, hidden)
+    assert two.params == two.active_params == two.weight_bytes(precision) == 0
+    assert two.non_embedding_params == 0
+    assert both.params == one.params
+    assert both.active_params == one.active_params
+    assert both.weight_bytes(precision) == one.weight_bytes(precision)
+    assert both.non_embedding_params == one.non_embedding_params
+    how = {"precision": precision, "small_steps": small}
+    assert pm.forward(one, step, **how) == pm.forward(two, step, **how)
+    assert one.cache_of(step.groups[0], precision) == two.cache_of(step.groups[0], precision)
+    assert one.state_bytes(precision) == two.state_bytes(precision)
+
+
+@each_that_runs
+@few
+@given(data=st.data(), hidden=hiddens, repeats=repeats, precision=precisions())
+def test_a_step_of_very_many_tokens_reads_each_matrix_that_memory_holds(
+    kind, data, hidden, repeats, precision
+):
+    layer = data.draw(layers_of(kind, reused=False))
+    model = alone(layer, hidden, repeats)
+    # So many tokens leave no expert out, not even in the last digit.
+    found = pm.forward(model, step_of(count=10**6, new=10**6), precision)
+    twice = [op.calls - repeats for op in found if op.kind == "linear" and op.calls != repeats]
+    assert twice == ([repeats] if kind is AltUp else [])  # its router runs before and after
+    once = [op.model_copy(update={"calls": repeats}) for op in found]
+    held = repeats * matrix_weights(layer, hidden, active=False)
+    assert close(total(once, "weights"), held)
+    unread = repeats * precision.rest.nbytes(all_vectors(layer, hidden))
+    assert close(total(once, "weight_bytes") + unread, model.weight_bytes(precision))
+
+
+# -- operations ------------------------------------------------------------------------------------
+
+
+@each_that_runs
+@few
+@given(data=st.data(), hidden=hiddens, repeats=repeats, step=steps(), precision=precisions(),
+       small=small_steps)  # fmt: skip
+def test_every_operation_moves_something_and_counts_nothing_below_zero(
+    kind, data, hidden, repeats, step, precision, small
+):
+    layer = data.draw(layers_of(kind))
+    found = pm.forward(alone(layer, hidden, repeats), step, precision, small_steps=small)
+    assert found
+    for op in found:
+        assert all(math.isfinite(value) and value >= 0 for value in counted(op).values()), op
+        assert op.nbytes > 0
+        assert op.tokens > 0
+        assert op.calls in (repeats, 2 * repeats)
+        assert at_most(op.least_weight_bytes, op.weight_bytes)
+        assert op.compute in CHIP.peak_flops.formats
+        # FLOPs of a share of the experts may be no whole number.
+        if not (isinstance(layer, MixtureOfExperts) and layer.zero_experts):
+            assert op == Operation(**dict(op)), "not what validation lets through"
+
+
+@pytest.mark.parametrize("kind", UNRUN, **names)
+@few
+@given(data=st.data(), step=steps(), small=small_steps)
+def test_what_is_for_images_does_nothing_for_a_text(kind, data, step, small):
+    layer = data.draw(layers_of(kind))
+    assert pm.forward(alone(layer), step, small_steps=small) == ()
+    assert not alone(layer).has_cache
+
+
+@each_that_runs
+@few
+@given(data=st.data(), gpu=gpus(), step=steps(), precision=precisions(), small=small_steps,
+       hidden=hiddens)  # fmt: skip
+def test_time_lies_between_floor_and_the_sum_of_both_roofs(
+    kind, data, gpu, step, precision, small, hidden
+):
+    layer = data.draw(layers_of(kind))
+    how = {"precision": precision, "small_steps": small}
+    found = pm.estimate(alone(layer, hidden), gpu, step, **how)
+    # Rows of a table and a layer's mixture of its own states are neither weights nor cache.
+    assert found.floor >= 0
+    assert (found.floor == 0) <= (kind in (DepthAttention,))
+    assert at_most(found.floor, found.time)
+    assert at_most(max(found.compute_time, found.memory_time), found.time)
+    assert at_most(found.time, found.compute_time + found.memory_time)
+    peaks = {key: 2 * gpu.peak(key) for key in gpu.peak_flops.formats}
+    double = {"memory_bandwidth": 2 * gpu.memory_bandwidth, "peak_flops": peaks}
+    fast = pm.estimate(alone(layer, hidden), gpu.model_copy(update=double), step, **how)
+    assert close(fast.time, found.time / 2)
+    assert close(fast.floor, found.floor / 2)
+
+
+@each_that_runs
+@few
+@given(data=st.data(), step=steps(), hidden=hiddens, precision=precisions())
+def test_a_product_does_2_flops_a_weight_and_token(kind, data, step, hidden, precision):
+    layer = data.draw(layers_of(kind))
+    for op in run(layer, *step.groups, hidden=hidden, precision=precision):
+        if op.kind == "linear":
+            assert op.flops == 2 * op.weights * op.tokens
+            assert op.kv_bytes == 0 or op.name == "kv_up"  # which reads the latents it expands
+            assert op.least_weight_bytes == op.weight_bytes
+        elif op.kind == "experts":
+            copies = {m.name: m.inner * m.outer for m in layer.matrices(hidden)}
+            met = of_experts(layer)[op.name]
+            assert close(op.flops, 2 * met * copies[op.name] * step.tokens)
+        elif kind is ConvolutionalAttention and op.name == "convolution":
+            # Both convolutions are one kernel: a head's channels are mixed by matrices.
+            by_channel = 2 * layer.channel_kernel * layer.conv_channels * op.tokens
+            assert op.flops == 2 * op.weights * op.tokens + by_channel
+        else:
+            assert op.weights == op.weight_bytes == op.least_weight_bytes == 0
+
+
+@each_that_runs
+@few
+@given(data=st.data(), hidden=hiddens, repeats=repeats, tokens=st.integers(1, 4096))
+def test_products_of_a_pass_do_2_flops_with_each_weight_that_a_token_meets(
+    kind, data, hidden, repeats, tokens
+):
+    layer = data.draw(layers_of(kind))
+    found = pm.forward(alone(layer, hidden, repeats), step_of(count=tokens, new=1))
+    flops = total(found, "flops", "linear", "experts")
+    weights = matrix_weights(layer, hidden, active=True)
+    by_name = {m.name: m.inner * m.outer * m.copies for m in layer.matrices(hidden)}
+    if kind is AltUp:  # the router runs before the block and after it
+        weights += by_name["router"]
+    if kind is RelativeAttention:  # every query head mixes the profiles
+        weights += (layer.heads - 1) * by_name["profiles"]
+    if kind is ConvolutionalAttention:  # counted with the convolution beside it
+        weights -= by_name["convolution"]
+    assert close(flops, 2 * repeats * tokens * weights)
+
+
+@each_kind
+@few
+@given(data=st.data(), hidden=hiddens, step=steps(), precision=precisions())
+def test_small_steps_come_beside_the_others_and_change_none(kind, data, hidden, step, precision):
+    layer = data.draw(layers_of(kind))
+    how = {"hidden": hidden, "precision": precision}
+    fused = run(layer, *step.groups, **how)
+    separate = run(layer, *step.groups, **how, small_steps="separate")
+    assert tuple(op for op in separate if op.kind != "small") == fused
+    assert all(op.kind != "small" for op in fused)
+    for op in separate:
+        if op.kind == "small":
+            assert op.weight_bytes == op.kv_bytes == op.weights == op.pairs == 0
+            assert op.flops > 0
+            # What streams past the units: a few FLOPs a number, and every number moves.
+            assert op.flops <= 100 * op.activation_bytes
+            assert op.tokens == step.tokens
+
+
+@each_that_runs
+@few
+@given(data=st.data(), hidden=hiddens, step=steps(), precision=precisions())
+def test_without_activations_and_cache_the_weights_remain(kind, data, hidden, step, precision):
+    layer = data.draw(layers_of(kind))
+    found = run(layer, *step.groups, hidden=hidden, precision=precision)
+    weights = total((op.weights_only() for op in found if op.is_product), "nbytes")
+    if kind is ConvolutionalAttention:  # the small matrices of the convolution go with its kernel
+        weights += total((op for op in found if op.kind == "scan"), "weight_bytes")
+    assert close(weights, total(found, "weight_bytes"))
+
+
+@each_kind
+@few
+@given(data=st.data(), hidden=hiddens, step=steps(), extra=groups(), precision=precisions())
+def test_groups_add_up_but_share_the_weights(kind, data, hidden, step, extra, precision):
+    layer = unchunked(data.draw(layers_of(kind)))
+    how = {"hidden": hidden, "precision": precision}
+    first, second = run(layer, *step.groups, **how), run(layer, extra, **how)
+    both = run(layer, *step.groups, extra, **how)
+    for one, other, together in zip(first, second, both, strict=True):
+        for name in ("flops", "activation_bytes", "kv_bytes", "tokens", "pairs"):
+            assert close(getattr(one, name) + getattr(other, name), getattr(together, name)), name
+        least = max(one.weight_bytes, other.weight_bytes)
+        assert at_most(least, together.weight_bytes)
+        assert at_most(together.weight_bytes, one.weight_bytes + other.weight_bytes)
+        if together.kind != "experts":
+            assert one.weight_bytes == together.weight_bytes
+
+
+@each_kind
+@few
+@given(data=st.data(), hidden=hiddens, group=groups(), count=st.integers(2, 5),
+       precision=precisions())  # fmt: skip
+def test_a_group_is_as_many_groups_of_one_sequence_each(
+    kind, data, hidden, group, count, precision
+):
+    layer = data.draw(layers_of(kind))
+    fields = dict(group) | {"shared_past": 0}
+    whole, single = pm.Group(**fields | {"count": count}), pm.Group(**fields | {"count": 1})
+    how = {"hidden": hidden, "precision": precision}
+    one, many = run(layer, whole, **how), run(layer, *(single,) * count, **how)
+    for a, b in zip(one, many, strict=True):
+        assert all(close(x, y) for x, y in zip(counted(a).values(), counted(b).values(), strict=True))
+    model = alone(layer, hidden)
+    assert close(model.cache_of(whole, precision), count * model.cache_of(single, precision))
+
+
+# -- experts ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [*EXPERTS, MixtureOfHeads], **names)
+@few
+@given(data=st.data(), tokens=st.integers(1, 10**6), hidden=hiddens, precision=precisions())
+def test_touched_experts_grow_ever_more_slowly_between_their_bounds(
+    kind, data, tokens, hidden, precision
+):
+    layer = data.draw(layers_of(kind))
+    if kind is MixtureOfHeads:
+        layer = MixtureOfExperts(experts=layer.experts, top_k=layer.top_k, width=1)
+    first, one, two, three = (layer.touched(n) for n in (1, tokens, tokens + 1, tokens + 2))
+    if not layer.zero_experts:
+        assert close(first.expected, layer.top_k)
+        assert first.least == layer.top_k
+    assert close(first.expected, layer.chosen)
+    slack = REL * layer.experts
+    assert one.expected <= two.expected + slack
+    assert three.expected - two.expected <= two.expected - one.expected + slack
+    for found in (first, one, two, three):
+        assert 0 <= found.least <= found.most <= layer.experts
+        assert at_most(found.least, found.expected)
+        assert at_most(found.expected, found.most)
+
+
+@pytest.mark.parametrize("kind", [k for k in [*EXPERTS, MixtureOfHeads] if k in RUN], **names)
+@few
+@given(data=st.data(), step=steps(), hidden=hiddens, precision=precisions())
+def test_weights_of_experts_lie_between_those_of_the_fewest_and_the_most(
+    kind, data, step, hidden, precision
+):
+    layer = data.draw(layers_of(kind))
+    top, number = layer.top_k, layer.experts
+    fewest = max(top - getattr(layer, "zero_experts", 0), 0)
+    most = min(number, top * step.tokens)
+    found = pm.estimate(alone(layer, hidden), CHIP, step, precision=precision)
+    formats = {m.name: (m, layer.formats_of(m, precision).weights) for m in layer.matrices(hidden)}
+    for op in found.operations:
+        if op.kind == "experts":
+            matrix, stored = formats[op.name]
+            one = stored.nbytes(matrix.inner * matrix.outer, matrix.outer)
+            assert close(op.least_weight_bytes, fewest * one)
+            assert at_most(fewest * one, op.weight_bytes)
+            assert at_most(op.weight_bytes, most * one)
+    compulsory = total(found.operations, "least_weight_bytes") + found.kv_traffic
+    assert close(found.floor, max(found.compute_time, compulsory / CHIP.memory_bandwidth))

@@ -16,15 +16,29 @@ from perfmodel.base.spec import Spec
 from perfmodel.machine.efficiency import IDEAL
 
 FACE = """
-class Attention(norm, kind, heads, kv_heads, head_dim, window, qkv_bias, output_bias, qk_norm)
+class Attention(norm, post_norm, scalars, reused, variant, kind, heads, kv_heads, head_dim, value_dim, window, chunk, source, indexer, shares_kv, keys_as_values, gate, qkv_bias, gate_bias, output_bias, qk_norm, differential, masks_keys, qk_shift)
+    .LACKS
+    .ROUTING
+    .active_params(self, hidden)
     .cache_bytes(self, group, kv)
+    .clips
     .costs(self, hidden, precision)
+    .embedding_params(self, hidden)
+    .formats_of(self, matrix, precision)
+    .has_cache
+    .inner_steps(self, hidden, tokens, precision, calls)
     .kv_values
     .matrices(self, hidden)
     .operations(self, hidden, step, precision, calls)
     .params(self, hidden)
+    .part(self, matrix)
     .query_width
+    .reach
+    .read_width(self, hidden)
+    .result_width
     .small_steps(self, hidden, tokens, precision, calls)
+    .state_bytes(self, precision)
+    .title
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
 class Comparison(rows)
@@ -36,9 +50,11 @@ class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind)
     .shortfall(self)
 class Efficiency(compute, memory, call_overhead, step_overhead, exponent, origins)
     .time(self, *, compute, memory)
-class Embedding(positions)
+class Embedding(positions, unused_positions, extra_rows, width, norm)
     .lookup(self, hidden, tokens, precision)
     .params(self, hidden, vocab)
+    .project(self, hidden, tokens, precision)
+    .table(self, hidden, vocab)
     .weight_bytes(self, hidden, vocab, precision)
 class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weights_only)
     .activation_traffic
@@ -66,13 +82,25 @@ class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weig
     .to_frame(self)
     .tokens_per_second
     .weight_traffic
-class FeedForward(norm, kind, width, gated, bias)
+class FeedForward(norm, post_norm, scalars, reused, variant, kind, width, gated, bias)
+    .LACKS
+    .ROUTING
+    .active_params(self, hidden)
     .cache_bytes(self, group, kv)
+    .clips
     .costs(self, hidden, precision)
+    .embedding_params(self, hidden)
+    .formats_of(self, matrix, precision)
+    .has_cache
+    .inner_steps(self, hidden, tokens, precision, calls)
     .matrices(self, hidden)
     .operations(self, hidden, step, precision, calls)
     .params(self, hidden)
+    .part(self, matrix)
+    .read_width(self, hidden)
     .small_steps(self, hidden, tokens, precision, calls)
+    .state_bytes(self, precision)
+    .title
     .up_width
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
@@ -91,38 +119,95 @@ class GpuSpec(name, memory_bandwidth, peak_flops, memory_capacity, visible_capac
     .peak(self, compute)
 class Group(count, new, past, logits, shared_past)
     .context
-class Head(tied, norm)
+class Head(tied, norm, bias, width)
+    .matrices(self, hidden, vocab)
     .params(self, hidden, vocab)
     .project(self, hidden, vocab, tokens, precision)
+    .table(self, hidden, vocab)
     .weight_bytes(self, hidden, vocab, precision)
 class KvGrowth(batch, precision, weights, contexts, kv, overtakes)
     .to_frame(self)
-class ModelShape(name, hidden, vocab, blocks, embedding, head, max_context, precision, origins)
+class LatentAttention(norm, post_norm, scalars, reused, variant, kind, heads, query_rank, kv_rank, nope_dim, rope_dim, value_dim, window, indexer, form, gate, shares_kv, down_bias, output_bias)
+    .LACKS
+    .ROUTING
+    .active_params(self, hidden)
+    .cache_bytes(self, group, kv)
+    .cached
+    .clips
+    .costs(self, hidden, precision)
+    .embedding_params(self, hidden)
+    .formats_of(self, matrix, precision)
+    .has_cache
+    .inner_steps(self, hidden, tokens, precision, calls)
+    .matrices(self, hidden)
+    .operations(self, hidden, step, precision, calls)
+    .params(self, hidden)
+    .part(self, matrix)
+    .reach
+    .read_width(self, hidden)
+    .small_steps(self, hidden, tokens, precision, calls)
+    .state_bytes(self, precision)
+    .title
+    .vectors(self, hidden)
+    .weight_bytes(self, hidden, precision)
+class MixtureOfExperts(norm, post_norm, scalars, reused, variant, kind, experts, top_k, width, gated, shared_width, shared_gate, zero_experts, latent, router_width, router_bias, bias, shared_bias)
+    .LACKS
+    .ROUTING
+    .active_params(self, hidden)
+    .cache_bytes(self, group, kv)
+    .choices
+    .chosen
+    .clips
+    .costs(self, hidden, precision)
+    .embedding_params(self, hidden)
+    .formats_of(self, matrix, precision)
+    .has_cache
+    .inner_steps(self, hidden, tokens, precision, calls)
+    .matrices(self, hidden)
+    .operations(self, hidden, step, precision, calls)
+    .params(self, hidden)
+    .part(self, matrix)
+    .read_width(self, hidden)
+    .small_steps(self, hidden, tokens, precision, calls)
+    .state_bytes(self, precision)
+    .title
+    .touched(self, tokens)
+    .vectors(self, hidden)
+    .weight_bytes(self, hidden, precision)
+class ModelShape(name, hidden, vocab, blocks, mtp, tower_params, embedding, head, max_context, precision, origins)
     .active_params
+    .cache_by_kind(self, context, precision=None)
     .cache_bytes(self, context, precision=None)
     .cache_of(self, group, precision)
+    .clips
     .dense(cls, *, layers, hidden, heads, ffn, kv_heads=None, head_dim=None, vocab=None, gated=True, tied=False, norm='rms', name='dense')
+    .describe(self)
+    .distinct_layers
     .from_totals(cls, *, params, layers=None, kv_heads=None, head_dim=None, kv_bytes_per_token=None, name='coarse')
     .has_cache
     .kv_bytes_per_token(self, precision=None, *, context=1)
     .layers
     .mtp_params
+    .non_embedding_params
     .params
     .position_limit
     .require_cache(self)
     .require_positions(self, context)
     .resolve_precision(self, precision=None)
     .state_bytes(self, precision=None)
+    .to_frame(self, precision=None)
     .weight_bytes(self, precision=None)
     .with_(self, **changes)
-class Operation(name, kind, flops, weight_bytes, activation_bytes, kv_bytes, calls, compute, tokens, weights)
+class Operation(name, kind, flops, weight_bytes, least_weight_bytes, activation_bytes, kv_bytes, calls, compute, tokens, weights, pairs)
     .intensity
+    .is_product
     .nbytes
     .weights_only(self)
 class Origin(field, kind, source, place, date, note)
 class PeakFlops(fp32, tf32, fp16, bf16, fp8, int8, nvfp4)
     .formats
-class Precision(name, linear, head, kv, attention)
+class Precision(name, linear, head, kv, attention, state, parts)
+    .formats_of(self, part, default=None)
     .parse(cls, text)
     .preset(cls, name, *, kv=None)
     .rest
@@ -134,14 +219,25 @@ class Step(groups)
     .tokens
 class Sweep()
     .to_frame(self)
-class Totals(norm, kind, matrix_weights, kv_values_per_token, kv_bytes_per_token)
+class Totals(norm, post_norm, scalars, reused, variant, kind, matrix_weights, kv_values_per_token, kv_bytes_per_token)
+    .LACKS
+    .ROUTING
+    .active_params(self, hidden)
     .cache_bytes(self, group, kv)
+    .clips
     .costs(self, hidden, precision)
+    .embedding_params(self, hidden)
+    .formats_of(self, matrix, precision)
     .has_cache
+    .inner_steps(self, hidden, tokens, precision, calls)
     .matrices(self, hidden)
     .operations(self, hidden, step, precision, calls)
     .params(self, hidden)
+    .part(self, matrix)
+    .read_width(self, hidden)
     .small_steps(self, hidden, tokens, precision, calls)
+    .state_bytes(self, precision)
+    .title
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
 compare(model, gpu, *, batch, context=None, precisions=(None,), efficiency=IDEAL)
@@ -156,6 +252,7 @@ generate(model, gpu, *, prompt, output, batch=1, precision=None, efficiency=IDEA
 gpu(key)
 gpus()
 kv_growth(model, *, contexts, batch=1, precision=None)
+module layers
 max_batch(model, gpu, *, context, precision=None)
 max_context(model, gpu, *, batch, precision=None)
 memory(model, gpu, *, batch, context=None, shared_past=0, precision=None)
@@ -164,6 +261,7 @@ models()
 prefill(model, gpu, *, prompt, batch=1, past=0, shared_past=0, logits='last', precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False)
 read_gpu(path)
 read_hf(source)
+read_precision(source)
 ridge_batch(model, gpu, *, precision=None)
 ridge_intensity(gpu, *, precision='bf16')
 roof(gpu, *, intensity, precision='bf16')
@@ -218,8 +316,9 @@ def test_the_version_is_a_release():
 def test_every_public_name_is_in_the_reference():
     pages = Path(__file__).parents[1].glob("docs/reference/*.md")
     text = "\n".join(page.read_text(encoding="utf-8") for page in pages)
-    listed = set(re.findall(r"[A-Za-z_]+", text))
+    listed = set(re.findall(r"[A-Za-z0-9_]+", text))
     assert set(pm.__all__) - listed == set()
+    assert set(pm.layers.__all__) - listed == {"AnyLayer"}
 
 
 if __name__ == "__main__":

@@ -289,9 +289,9 @@ def test_gpt_oss_120b_is_as_large_as_its_files():
 
 
 def test_minimax_m2_counts_its_scales():
-    """Published: 228,703,644,928 numbers, of which 228,689,748,992 are weights.
-
-    13,895,936 scales are left: one for 128 x 128 of the quantized ones.
+    """Published: 228,703,644,928 numbers, of which 228,689,748,992 are the parameters and
+    62 x 256 biases of the routers, which are no parameters. 13,880,064 are left: one scale
+    for 128 x 128 of the quantized weights.
     """
     shape = pm.model("minimax-m2.5")
     assert shape.params == 228_689_748_992
@@ -302,7 +302,9 @@ def test_minimax_m2_counts_its_scales():
         for matrix in layer.matrices(shape.hidden)
         if layer.formats_of(matrix, shape.precision).weights == stored
     )
-    assert quantized / (128 * 128) == pytest.approx(13_895_936, rel=1e-5)
+    scales = 228_703_644_928 - shape.params - 62 * 256
+    assert quantized / (128 * 128) == scales == 13_880_064
+    assert stored.nbytes(quantized) == quantized + 4 * scales
 
 
 # -- errors ----------------------------------------------------------------------------------------

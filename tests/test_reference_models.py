@@ -184,7 +184,7 @@ def projected(row: Row, model: pm.ModelShape) -> dict[str, float]:
     found = dict.fromkeys(("linear", "experts", "attention"), 0.0)
     for op in pm.forward(model, pm.Step(groups=(group,)), BF16):
         flops = op.calls * op.flops
-        if op.kind == "attention" and new > 1:
+        if op.kind == "attention" and new > 1 and op.pairs:
             flops *= batch * new * context / op.pairs
         if op.kind in found:
             found[op.kind] += flops

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from perfmodel.base.errors import InvalidValueError, PerfModelError, one_line
 
 if TYPE_CHECKING:
     from pydantic import ValidationError
     from pydantic_core import ErrorDetails
+
+
+MAX_CHOICES: Final = 40  # more would push everything else out of a message
 
 
 def shown(value: object, limit: int = 60) -> str:
@@ -27,19 +30,19 @@ def plain(text: str, limit: int = 60) -> str:
 
 
 def did_you_mean(key: object, choices: Iterable[str]) -> str:
-    """The end of a message about a wrong key: the nearest choice, or all of them."""
+    """The end of a message about a wrong key: the nearest choice, or all of them if they are few."""
     import difflib
 
     known = sorted(choices)
     asked = (key if isinstance(key, str) else shown(key))[:80].lower()
     near = (
-        difflib.get_close_matches(asked, known, n=1, cutoff=0.8)
-        or [choice for choice in known if asked and choice.startswith(asked)]
+        [choice for choice in known if asked and choice.startswith(asked)]
+        or difflib.get_close_matches(asked, known, n=1, cutoff=0.8)
         or difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
     )
-    if near:
-        return f"did you mean {near[0]!r}? (one of: {', '.join(known)})"
-    return f"expected one of: {', '.join(known)}"
+    few = len(known) <= MAX_CHOICES
+    every = f"one of: {', '.join(known)}" if few else f"one of {len(known)}"
+    return f"did you mean {near[0]!r}? ({every})" if near else f"expected {every}"
 
 
 def from_pydantic(error: ValidationError, owner: str, fields: Iterable[str]) -> PerfModelError:

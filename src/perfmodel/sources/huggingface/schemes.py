@@ -243,9 +243,9 @@ def _groups(c: Config, half: str) -> tuple[Rule, ...]:
     for name, value in _items(c, "config_groups"):
         group = Config(value, path=f"config.quantization_config.config_groups.{name[:40]}")
         targets = group.get("targets")
-        if not isinstance(targets, list) or not targets:
+        if targets is not None and not (isinstance(targets, list) and targets):
             raise group.wrong("targets", "a list of modules or classes")
-        everything = "Linear" in targets
+        everything = targets is None or "Linear" in targets
         modules = None if everything else Modules(targets, "config_groups.targets")
         stored = group.get("format")
         packed = stored if isinstance(stored, str) else c.text("format")
@@ -325,7 +325,7 @@ def _modelopt_cache(c: Config) -> str | None:
 
 _ALGORITHMS: Final = (
     "FP8", "FP8_PER_CHANNEL_PER_TOKEN", "FP8_PB_WO", "NVFP4", "NVFP4_AWQ", "W4A16_NVFP4",
-    "W4A16_AWQ", "W4A8_AWQ", "W8A16", "MXFP4", "W8A8_SQ_PER_CHANNEL",
+    "W4A16_AWQ", "W4A8_AWQ", "W8A16", "MXFP4", "MXFP8", "W8A8_SQ_PER_CHANNEL",
 )  # fmt: skip
 
 
@@ -338,6 +338,9 @@ def _algorithm(c: Config, half: str) -> MatrixFormats:
         return formats_in("nvfp4", half)
     if algorithm == "MXFP4":
         return formats_in("mxfp4", half)
+    if algorithm == "MXFP8":
+        stored = Format(name="mxfp8", bits=8, scale_bits=8, block=32)
+        return formats_in(stored, half, inputs="fp8", compute="fp8")
     if algorithm == "FP8":
         return formats_in("fp8", half, inputs="fp8", compute="fp8")
     if algorithm == "FP8_PER_CHANNEL_PER_TOKEN":

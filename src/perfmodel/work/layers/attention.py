@@ -82,6 +82,10 @@ class Attention(Layer):
             )
         if self.window is not None and self.chunk is not None:
             raise InvalidValueError("Attention.chunk: expected it or a window, got both")
+        if self.indexer is not None and (self.window or self.chunk) is not None:
+            raise InvalidValueError(
+                "Attention.indexer: expected it or a window or a chunk, got more than one"
+            )
         if self.keys_as_values and self.value_dim not in (None, self.head_dim):
             raise InvalidValueError(
                 f"Attention.value_dim: expected head_dim={self.head_dim} where keys are values, "
@@ -117,8 +121,8 @@ class Attention(Layer):
 
     @property
     def has_cache(self) -> bool:
-        """Whether keys and values are held here."""
-        return not self.shares_kv
+        """Whether a sequence holds anything here: keys and values, or keys of the indexer."""
+        return not self.shares_kv or (self.indexer is not None and not self.indexer.shared)
 
     @property
     def clips(self) -> bool:
@@ -182,10 +186,8 @@ class Attention(Layer):
         return (heads if self.shares_kv else heads + kv_heads) * self.head_dim
 
     def cache_bytes(self, group: Group, kv: Format) -> Num:
-        """KV cache that a group holds in one such layer after the step [B]."""
-        if self.shares_kv:
-            return 0
-        values = self.kv_values
+        """Keys and values, and keys of the indexer, that a group holds in one such layer [B]."""
+        values = 0 if self.shares_kv else self.kv_values
         if self.indexer is not None:
             values = values + self.indexer.cached
         return kv.nbytes(values) * self.reach.held(group)

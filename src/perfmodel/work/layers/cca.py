@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num, minimum
 from perfmodel.base.precision import Precision
@@ -25,6 +25,8 @@ class ConvolutionalAttention(Attention):
     Latent Space", 2025.
     """
 
+    LACKS: ClassVar[tuple[str, ...]] = ("indexer", "masks_keys", "shares_kv")
+
     kind: Literal["cca"] = "cca"  # type: ignore[assignment]
     """Tells the layers apart."""
     channel_kernel: Count = quantity("k_c", "1", "Tokens that the first convolution sees")
@@ -44,7 +46,7 @@ class ConvolutionalAttention(Attention):
     def state_values(self) -> Num:
         """What both convolutions look back on, and the values that lag [1]."""
         back = self.channel_kernel - 1 + self.head_kernel - 1
-        return back * self.conv_channels + self.kv_heads * self.head_dim // 2
+        return back * self.conv_channels + self._value_width // 2
 
     @property
     def _mixing(self) -> Matrix:

@@ -125,7 +125,7 @@ class ResidualConvolution(Recurrent):
 
     def state_bytes(self, precision: Precision) -> Num:
         """What it saw last, kept like the state of a recurrence [B]."""
-        return precision.state.nbytes(self.channels * self.conv_kernel)
+        return precision.state.nbytes(self._conv_state_values)
 
     def operations(
         self, hidden: Num, step: Step, precision: Precision, calls: Num

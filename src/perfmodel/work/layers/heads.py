@@ -29,6 +29,18 @@ class MixtureOfHeads(Attention):
     """
 
     ROUTING: ClassVar[frozenset[str]] = frozenset({"router"})
+    LACKS: ClassVar[tuple[str, ...]] = (
+        "source",
+        "indexer",
+        "shares_kv",
+        "keys_as_values",
+        "gate",
+        "qkv_bias",
+        "gate_bias",
+        "qk_norm",
+        "masks_keys",
+        "qk_shift",
+    )
 
     kind: Literal["moa"] = "moa"  # type: ignore[assignment]
     """Tells the layers apart."""
@@ -69,6 +81,8 @@ class MixtureOfHeads(Attention):
 
     def active_params(self, hidden: Num) -> Num:
         """All parameters but the queries and outputs of experts that a token is not sent to [1]."""
+        if self.reused:
+            return 0
         one = sum([m.inner * m.outer for m in self.matrices(hidden)[-2:]])
         return self.params(hidden) - (self.experts - self.top_k) * one
 

@@ -5,9 +5,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
-from typing import ClassVar, Final, Literal, TypeAlias
+from typing import ClassVar, Final, Literal, Self, TypeAlias
 
+from pydantic import model_validator
+
+from perfmodel.base._messages import shown
 from perfmodel.base._num import Num
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Format, MatrixFormats, Precision
 from perfmodel.base.spec import CountOrZero, Flag, Name, Spec, quantity
 from perfmodel.work.operation import (
@@ -54,6 +58,8 @@ class Layer(Spec):
 
     ROUTING: ClassVar[frozenset[str]] = frozenset()
     """Names of matrices that presets leave in the head's formats, such as a router."""
+    LACKS: ClassVar[tuple[str, ...]] = ()
+    """Fields that a kind has from its like but does not know: they keep their defaults."""
 
     norm: Norm | None = "rms"
     """The norm before the layer; None for none."""
@@ -66,6 +72,17 @@ class Layer(Spec):
     """Whether the weights are those of an earlier, equal layer: read again, but held once."""
     variant: Name = ""
     """Marks layers that a quantized checkpoint stores otherwise than their like."""
+
+    @model_validator(mode="after")
+    def _lacks_what_it_does_not_know(self) -> Self:
+        for name in self.LACKS:
+            value, default = getattr(self, name), type(self).model_fields[name].default
+            if value != default:
+                raise InvalidValueError(
+                    f"{type(self).__name__}.{name}: expected {shown(default)}, for this kind of "
+                    f"layer has no other, got {shown(value)}"
+                )
+        return self
 
     @abstractmethod
     def matrices(self, hidden: Num) -> tuple[Matrix, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from perfmodel.base._num import Num, is_zero
+from perfmodel.base._num import Num, where
 from perfmodel.base.precision import Format, Precision
 from perfmodel.base.spec import Count, quantity
 from perfmodel.work.layers.recurrent import Recurrent
@@ -70,10 +70,12 @@ class LightningAttention(Recurrent):
         return 2 * 2 * self.width * tokens * (tokens + self.head_dim)
 
     def _scan_flops(self, group: Group) -> Num:
-        if self.scan == "recurrent" or is_zero(group.new - 1):
-            return self.token_flops * group.new
-        whole = group.new // self.chunk_size
-        return whole * self.chunk_flops + self._product_flops(group.new % self.chunk_size)
+        recurrent = self.token_flops * group.new
+        if self.scan == "recurrent":
+            return recurrent
+        whole, rest = group.new // self.chunk_size, group.new % self.chunk_size
+        chunked = whole * self.chunk_flops + self._product_flops(rest)
+        return where(group.new <= 1, recurrent, chunked)
 
     def state_format(self, precision: Precision) -> Format:
         """What the state is stored in: like activations."""

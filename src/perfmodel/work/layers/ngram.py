@@ -79,11 +79,11 @@ class NGramEmbedding(Recurrent):
 
     def vectors(self, hidden: Num) -> Num:
         """The table, three norms of all streams, and the convolution [1]."""
-        return self.embedding_params(hidden) + self.channels * (3 + self.conv_kernel)
+        return self.rows * self.head_dim + self.channels * (3 + self.conv_kernel)
 
     def embedding_params(self, hidden: Num) -> Num:
-        """The table [1]."""
-        return self.rows * self.head_dim
+        """The table, unless it is an earlier layer's [1]."""
+        return 0 if self.reused else self.rows * self.head_dim
 
     def state_bytes(self, precision: Precision) -> Num:
         """The convolution's last inputs, and the tokens before the next [B]."""

@@ -46,8 +46,8 @@ class PerLayerInput(Layer):
         return self.rows * self.width
 
     def embedding_params(self, hidden: Num) -> Num:
-        """The table [1]."""
-        return self.rows * self.width
+        """The table, unless it is an earlier layer's [1]."""
+        return 0 if self.reused else self.rows * self.width
 
     def operations(
         self, hidden: Num, step: Step, precision: Precision, calls: Num

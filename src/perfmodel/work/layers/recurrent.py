@@ -96,8 +96,12 @@ class Recurrent(Layer):
         return self._conv_state_bytes(precision) + self._scan_state_bytes(precision)
 
     def _conv_state_bytes(self, precision: Precision) -> Num:
+        return precision.linear.outputs.nbytes(self._conv_state_values)
+
+    @property
+    def _conv_state_values(self) -> Num:
         kept = self.conv_kernel if self.conv_state is None else self.conv_state
-        return precision.linear.outputs.nbytes(self.conv_channels * kept)
+        return self.conv_channels * kept
 
     def _scan_state_bytes(self, precision: Precision) -> Num:
         return self.state_format(precision).nbytes(self.state_values)

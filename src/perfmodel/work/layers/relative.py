@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num, minimum
 from perfmodel.base.precision import Precision
@@ -23,6 +23,8 @@ class RelativeAttention(Attention):
     ----------
     Thinking Machines, "Inkling", 2026.
     """
+
+    LACKS: ClassVar[tuple[str, ...]] = ("indexer", "masks_keys", "shares_kv")
 
     kind: Literal["relative"] = "relative"  # type: ignore[assignment]
     """Tells the layers apart."""

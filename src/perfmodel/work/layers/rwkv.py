@@ -23,9 +23,9 @@ class _Shifted(Recurrent):
         return self.shifted
 
     @property
-    def chunk_flops(self) -> Num:
-        """There is no chunked form: each token by itself [FLOP]."""
-        return self.chunk_size * self.token_flops
+    def chunk_flops(self) -> None:
+        """None: there is no chunked form, each token by itself [FLOP]."""
+        return None
 
 
 class TimeMix(_Shifted):

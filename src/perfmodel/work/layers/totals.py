@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -22,6 +22,8 @@ class Totals(Layer):
 
     The cache is given in numbers a token, whose format is a choice, or in bytes a token.
     """
+
+    LACKS: ClassVar[tuple[str, ...]] = ("norm", "post_norm", "scalars", "reused")
 
     kind: Literal["totals"] = "totals"
     """Tells the layers apart."""

@@ -25,6 +25,7 @@ from perfmodel.sources.huggingface.families.parts import (
     feedforward,
     number_of_layers,
 )
+from perfmodel.sources.huggingface.families.sparse import dense_or_sparse
 from perfmodel.work.shape import ModelShape
 
 
