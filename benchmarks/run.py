@@ -1,6 +1,6 @@
 """How much perfmodel costs beside the same formula written out by hand. See README.md.
 
-python benchmarks/run.py [decode] [sweep] [import]
+python benchmarks/run.py [decode] [sweep] [import] [models]
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Callable
+from functools import partial
 from math import isclose
 from time import perf_counter, process_time
 from typing import Any
@@ -20,6 +22,7 @@ import baseline
 import numpy as np
 
 import perfmodel as pm
+from perfmodel.base._data import catalogs
 
 SHAPE = baseline.Dense(
     layers=32, hidden=4096, heads=32, kv_heads=8, head_dim=128, ffn=14336, vocab=128256
@@ -182,7 +185,50 @@ def run_import() -> None:
         print(f"  {name:<34}{seconds * 1e3:9.1f} ms{ratio:23.2f}x")
 
 
-PARTS: dict[str, Action] = {"decode": run_decode, "sweep": run_sweep, "import": run_import}
+# -- other models ----------------------------------------------------------------------------------
+
+
+def run_models() -> None:
+    """Cost follows distinct layers, not layers; reading a config takes milliseconds."""
+    gpu, dense = pm.gpu("b200-sxm"), pm.model("llama-3.1-8b")
+    others = {key: pm.model(key) for key in ("deepseek-v3", "gpt-oss-120b", "qwen3-next-80b-a3b")}
+    steps = {
+        name: partial(pm.decode, model, gpu, batch=64, context=4096, precision="bf16")
+        for name, model in {"llama-3.1-8b": dense, **others}.items()
+    }
+    print("one decode step (best CPU time; goal: 3x of llama-3.1-8b)")
+    times = best_times(steps)
+    for name, seconds in times.items():
+        ratio = seconds / times["llama-3.1-8b"]
+        print(f"  {name:<34}{seconds * 1e6:9.1f} us{ratio:23.2f}x")
+    grid = {"batch": range(1, 1001), "context": range(128, 128_128, 128), "precision": "bf16"}
+    sweeps = {
+        name: partial(pm.sweep, pm.model(name), gpu, **grid)
+        for name in ("llama-3.1-8b", "mixtral-8x7b", "deepseek-v3")
+    }
+    print("one million of them (median wall time; goal for experts: 3x)")
+    times = median_times(sweeps, rounds=5)
+    for name, seconds in times.items():
+        ratio = seconds / times["llama-3.1-8b"]
+        print(f"  {name:<34}{seconds * 1e3:9.1f} ms{ratio:23.2f}x")
+    files = sorted((catalogs() / "models").glob("*.toml"))
+    configs = {
+        path.stem: partial(pm.read_hf, tomllib.loads(path.read_text(encoding="utf-8"))["config"])
+        for path in files
+    }
+    reading = best_times(configs, rounds=5, loops=2)
+    slowest = max(reading, key=lambda name: reading[name])
+    print(f"reading the config of {len(files)} models (best CPU time; goal: 5 ms)")
+    print(f"  {'median':<34}{statistics.median(reading.values()) * 1e3:9.2f} ms")
+    print(f"  {'slowest, ' + slowest:<34}{reading[slowest] * 1e3:9.2f} ms")
+
+
+PARTS: dict[str, Action] = {
+    "decode": run_decode,
+    "sweep": run_sweep,
+    "import": run_import,
+    "models": run_models,
+}
 
 
 def main() -> None:

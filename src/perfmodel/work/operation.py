@@ -24,7 +24,9 @@ class Operation(Spec):
     """As tables show it."""
     kind: OperationKind
     """Which kind of kernel it is."""
-    flops: Amount = quantity(r"W", "FLOP", "Floating-point operations of one call")
+    flops: Amount | NonNegative = quantity(
+        r"W", "FLOP", "Floating-point operations of one call; a mean need not be whole"
+    )
     weight_bytes: NonNegative = quantity(r"Q_w", "B", "Weights read by one call")
     least_weight_bytes: NonNegative = quantity(
         r"Q_{w,0}", "B", "Weights that one call cannot avoid reading: the fewest experts, else all"

@@ -135,6 +135,8 @@ def _means(pattern: str, name: str) -> bool:
     """Whether a pattern names a module, one that it is part of, or its last words."""
     if "*" not in pattern:
         return f".{pattern}." in f".{name}."
+    if max(pattern.split("*"), key=len) not in f"{name}.":  # most patterns mean something else
+        return False
     return _matches(pattern, name) or _matches(f"{pattern}.*", name)
 
 

@@ -73,15 +73,15 @@ def _quantized(shape: ModelShape, scheme: Scheme, half: str) -> ModelShape:
     plain, linear = formats_in(half, half), scheme.rules[0].formats
     rows = [row for repeats, row in shape.blocks for row in [row] * repeats]
     told = _told(scheme, rows)
-    marks = _marks(rows, told)
+    distinct = _distinct(rows, told)
+    marks = _marks(distinct)
     parts: dict[str, MatrixFormats] = {}
-    for row, formats in zip(rows, told, strict=True):
-        for layer, one in zip(row, formats, strict=True):
-            for matrix, stored in zip(_matrices(layer), one, strict=True):
-                kept = plain if stored is None else stored
-                usual = plain if matrix in layer.ROUTING else linear
-                if kept != usual:
-                    parts[f"{marks[_kind(layer), one]}{layer.kind}.{matrix}"] = kept
+    for layer, one, _ in distinct:
+        for matrix, stored in zip(_matrices(layer), one, strict=True):
+            kept = plain if stored is None else stored
+            usual = plain if matrix in layer.ROUTING else linear
+            if kept != usual:
+                parts[f"{marks[_kind(layer), one]}{layer.kind}.{matrix}"] = kept
     if (head := _head(scheme)) is not None:
         parts["head"] = head
     kv = half if scheme.kv is None else scheme.kv
@@ -142,12 +142,23 @@ def _told_matrix(
     return next((rule.formats for rule in scheme.rules if rule.modules is None), None)
 
 
-def _marks(rows: list[Row], told: list[tuple[_Told, ...]]) -> dict[tuple[_Kind, _Told], str]:
-    """Of each kind of layer, what most are stored in needs no mark; the others are variants."""
-    counts: dict[_Kind, Counter[_Told]] = {}
+def _distinct(rows: list[Row], told: list[tuple[_Told, ...]]) -> list[tuple[AnyLayer, _Told, int]]:
+    """Each layer once with each of the ways it is stored, and how often: most blocks are one."""
+    counts: dict[tuple[int, int], int] = {}
+    first: dict[tuple[int, int], tuple[AnyLayer, _Told]] = {}
     for row, formats in zip(rows, told, strict=True):
         for layer, one in zip(row, formats, strict=True):
-            counts.setdefault(_kind(layer), Counter())[one] += 1
+            key = id(layer), id(one)
+            counts[key] = counts.get(key, 0) + 1
+            first[key] = layer, one
+    return [(*first[key], count) for key, count in counts.items()]
+
+
+def _marks(distinct: list[tuple[AnyLayer, _Told, int]]) -> dict[tuple[_Kind, _Told], str]:
+    """Of each kind of layer, what most are stored in needs no mark; the others are variants."""
+    counts: dict[_Kind, Counter[_Told]] = {}
+    for layer, one, count in distinct:
+        counts.setdefault(_kind(layer), Counter())[one] += count
     return {
         (kind, one): "" if rank == 0 else f"variant {rank} "
         for kind, counter in counts.items()

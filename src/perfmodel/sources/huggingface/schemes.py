@@ -246,7 +246,7 @@ def _groups(c: Config, half: str) -> tuple[Rule, ...]:
         if targets is not None and not (isinstance(targets, list) and targets):
             raise group.wrong("targets", "a list of modules or classes")
         everything = targets is None or "Linear" in targets
-        modules = None if everything else Modules(targets, "config_groups.targets")
+        modules = None if everything else Modules(targets or (), "config_groups.targets")
         stored = group.get("format")
         packed = stored if isinstance(stored, str) else c.text("format")
         rules.append(Rule(_group_formats(group, packed, half), modules))

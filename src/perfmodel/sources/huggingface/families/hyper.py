@@ -86,7 +86,8 @@ def deepseek_v4(c: Config) -> ModelShape:
     shared = c.count("moe_intermediate_size")
     sparse = experts(c, shared=shared, shared_bias=c.flag("mlp_bias", False))
     *kinds, extra = deepseek_v4_kinds(c)
-    mixers = connected(each, [deepseek_v4_mixer(c, kind) for kind in kinds])
+    made = {kind: deepseek_v4_mixer(c, kind) for kind in dict.fromkeys(kinds)}
+    mixers = connected(each, [made[kind] for kind in kinds])
     layers = connected(each, [sparse] * len(kinds), end)
     count = c.count_or_zero("num_nextn_predict_layers", 0)
     row: Row = (MtpEntry(), each, deepseek_v4_mixer(c, extra), each, sparse, end)
