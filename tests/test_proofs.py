@@ -126,6 +126,69 @@ def test_critical_context_of_llama_8b():
     )
 
 
+# -- experts ------------------------------------------------------------------------------------
+
+
+def test_experts_move_the_ridge_by_total_over_active():
+    # E experts of three d x f matrices and a router of d x E; a token meets the router and k_e.
+    layer = s.any_experts().blocks[0][1][0]
+    experts, chosen, width = layer.experts, layer.top_k, layer.width
+    total, active = 3 * experts * width + experts, 3 * chosen * width + experts
+    assert equal(s.ridge_batch().expression, F / BETA * total / active)
+    assert equal(s.ridge_batch().expression.subs(chosen, experts), F / BETA)
+
+
+def test_a_dense_model_has_the_ridge_of_its_format():
+    assert equal(s.ridge_batch(model=s.any_model()).expression, F / BETA)
+    eight_bits = s.ridge_batch(model=s.any_model(), precision="uniform-fp8").expression
+    assert equal(eight_bits, F / BETA)  # half the bytes, twice the peak
+
+
+def test_the_ridge_of_mixtral_is_1078_tokens():
+    """Matrices of a pass: 32 (4096 x 6144 + 4096 x 4096 + 4096 x 8 + 8 x 3 x 4096 x 14336) and
+    32,000 x 4096 of the head; of a token with 2 experts of the 8.
+    """
+    rest = 32 * (4096 * 6144 + 4096 * 4096 + 4096 * 8) + 32_000 * 4096
+    expert = 32 * 3 * 4096 * 14336
+    ratio = sp.Rational(rest + 8 * expert, rest + 2 * expert)
+    mixtral = pm.model("mixtral-8x7b")
+    closed = s.ridge_batch(model=mixtral, precision="bf16")
+    assert equal(closed.expression, F / BETA * ratio)
+    assert round(closed(F=989e12, beta=3.35e12)) == 1078
+    # So many tokens miss an expert with (3/4)^1078: the floats agree to the last digits.
+    found = pm.ridge_batch(mixtral, H100, precision="bf16")
+    assert found == pytest.approx(closed(F=989e12, beta=3.35e12), rel=1e-12)
+
+
+@pytest.mark.parametrize("key", ["deepseek-v3", "gpt-oss-120b", "qwen3-30b-a3b", "llama-4-scout"])
+def test_at_the_ridge_batch_of_experts_both_times_are_equal(key):
+    model = pm.model(key)
+    tokens = pm.ridge_batch(model, H100, precision="bf16")
+    matrices = [
+        op
+        for op in pm.forward(
+            model,
+            pm.Step.trusted(
+                groups=(pm.Group.trusted(count=tokens, new=1, past=0, logits=1, shared_past=0),)
+            ),
+            "bf16",
+        )
+        if op.is_product
+    ]
+    arithmetic = sum(op.calls * op.flops for op in matrices) / 989e12
+    reading = sum(op.calls * op.weight_bytes for op in matrices) / 3.35e12
+    assert arithmetic == pytest.approx(reading, rel=1e-12)
+
+
+def test_the_expected_experts_are_the_sum_over_experts_of_being_hit():
+    experts, chosen, tokens = sp.symbols("E k T", positive=True)
+    layer = s.twin(pm.MixtureOfExperts)
+    found = layer.touched(tokens).expected.subs({layer.experts: experts, layer.top_k: chosen})
+    assert equal(found, experts * (1 - (1 - chosen / experts) ** tokens))
+    assert equal(found.subs(tokens, 1), chosen)
+    assert sp.limit(found.subs({experts: 8, chosen: 2}), tokens, sp.oo) == 8
+
+
 def test_ridge_batch_of_a_step_diverges_at_the_critical_context():
     form = s.step_ridge_batch(model=LLAMA_8B, gpu=H100)
     critical = s.critical_context(model=LLAMA_8B, gpu=H100).expression

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import fuzz
 import pytest
 from fixtures.configs import KNOWN, MINIMAL
 from hypothesis import given, settings
@@ -97,7 +98,14 @@ def mutated(config: dict[str, Any], mutations: list[Any]) -> dict[str, Any]:
     return config
 
 
-@settings(max_examples=CASES, deadline=None)
+def test_seeded_mutations_of_every_config_of_the_catalog() -> None:
+    """The first cases of ``python tests/fuzz.py 1000000``: every family that is served."""
+    outcomes = fuzz.run(CASES)
+    assert outcomes["read"] > CASES / 20
+    assert outcomes["InvalidValueError"] > CASES / 20
+
+
+@settings(max_examples=CASES // 4, deadline=None)
 @given(st.sampled_from(CONFIGS), st.lists(MUTATIONS, max_size=4))
 def test_mutated_configs(config: dict[str, Any], mutations: list[Any]) -> None:
     check(mutated(config, mutations))
