@@ -502,7 +502,6 @@ def _consistent(kind: type[Layer], drawn: dict[str, Any]) -> dict[str, Any]:
         fixed["conv_state"] = drawn["conv_state"] or 1
     if issubclass(kind, MixtureOfExperts):
         fixed["top_k"] = min(drawn["top_k"], drawn["experts"] + drawn["zero_experts"])
-        fixed["shared_bias"] = drawn["shared_bias"] and drawn["shared_width"] > 0
     if issubclass(kind, Totals) and drawn["kv_values_per_token"] is not None:
         fixed["kv_bytes_per_token"] = None
     return fixed

@@ -372,7 +372,7 @@ def test_decoders_only(key: str) -> None:
 
 @pytest.mark.parametrize(
     "named",
-    [["MistralForCausalLM"], ["LlamaForSequenceClassification"], "LlamaModel", [7], {"a": 1}, 7],
+    [["MistralForCausalLM"], ["LlamaForQuestionAnswering"], "MistralModel", [7], {"a": 1}, 7],
     ids=str,
 )
 def test_architecture_is_the_family_s(named: Any) -> None:
@@ -388,6 +388,49 @@ def test_architecture_is_the_family_s(named: Any) -> None:
 def test_architecture_may_be_absent() -> None:
     for named in (None, [], "LlamaForCausalLM", ["LlamaForCausalLM"]):
         assert pm.read_hf(LLAMA | {"architectures": named}) == pm.read_hf(LLAMA)
+
+
+def test_a_class_without_a_head() -> None:
+    # intfloat/e5-mistral-7b-instruct: 7,110,660,096 elements on the Hub, Mistral less its head.
+    whole = KNOWN["Mistral-7B-v0.1"]
+    bare = pm.read_hf(whole.config | {"architectures": ["MistralModel"]})
+    assert bare.params == 7_110_660_096 == whole.params - 32_000 * 4096
+    assert bare.head is None
+    assert bare.kv_bytes_per_token("bf16") == whole.kv
+    assert bare.weight_bytes("bf16") == 2 * bare.params
+
+
+def test_a_tied_head_takes_no_table_with_it() -> None:
+    tied = LLAMA | {"tie_word_embeddings": True}
+    bare = pm.read_hf(tied | {"architectures": ["LlamaModel"]})
+    assert bare.params == pm.read_hf(tied).params
+    assert not any(op.name == "head" for op in pm.forward(bare, pm.Step.prefill(8), "bf16"))
+
+
+@pytest.mark.parametrize(
+    ("more", "rows"), [({}, 2), ({"id2label": {"0": "LABEL_0"}}, 1), ({"num_labels": 5}, 5)]
+)
+def test_a_class_with_labels(more: dict[str, Any], rows: int) -> None:
+    named = {"architectures": ["LlamaForSequenceClassification"]}
+    bare, scoring = pm.read_hf(LLAMA | {"architectures": ["LlamaModel"]}), LLAMA | named | more
+    shape = pm.read_hf(scoring)
+    assert shape.params == bare.params + rows * LLAMA["hidden_size"]
+    [head] = [op for op in pm.forward(shape, pm.Step.decode(1, 8), "bf16") if op.name == "head"]
+    assert head.flops == 2 * rows * LLAMA["hidden_size"]
+
+
+def test_more_labels_than_tokens() -> None:
+    named = {"architectures": ["LlamaForSequenceClassification"], "num_labels": 10**9}
+    refused(LLAMA | named, UnsupportedModelError, "config.num_labels:", "more than")
+
+
+def test_a_reward_is_one_row_where_the_class_has_no_more() -> None:
+    config = MINIMAL["internlm2"] | {"architectures": ["InternLM2ForRewardModel"]}
+    plain = pm.read_hf(MINIMAL["internlm2"])
+    lost = (plain.vocab - 1) * plain.hidden
+    assert pm.read_hf(config).params == plain.params - lost
+    qwen = MINIMAL["qwen2"] | {"architectures": ["Qwen2ForRewardModel"]}
+    refused(qwen, UnsupportedModelError, "config.architectures:", "Qwen2ForRewardModel")
 
 
 @pytest.mark.parametrize("key", ["dtype", "torch_dtype"])

@@ -124,6 +124,22 @@ METHODS: dict[str, tuple[dict[str, Any], float, str, str]] = {
         ),
         TWO_BLOCKS * 9 / 16, "nvfp4", "nvfp4",
     ),
+    # 8 bits, and for 32 of them 1 B
+    "compressed mxfp8": (
+        group(EIGHT | {"strategy": "group", "group_size": 32}, {"num_bits": 8, "type": "float"}),
+        TWO_BLOCKS * 33 / 32, "fp8", "fp8",
+    ),
+    "compressed fp8 blocks, as a text": (
+        group(
+            EIGHT | {"strategy": "block", "block_structure": "128x128"},
+            {"num_bits": 8, "type": "float"},
+        ),
+        TWO_BLOCKS * (1 + 4 / 16384), "fp8", "fp8",
+    ),
+    "auto-round under its maker's name": (
+        {"quant_method": "intel/auto-round", "bits": 4, "group_size": 128, "data_type": "int"},
+        TWO_BLOCKS * (64 + 2.5) / 128, "bf16", "bf16",
+    ),
     "compressed mxfp4": (
         group({"num_bits": 4, "type": "float", "group_size": 32}, format="mxfp4-pack-quantized"),
         TWO_BLOCKS * 17 / 32, "bf16", "bf16",
@@ -247,6 +263,32 @@ def test_gptq_changes_single_modules():
     assert found == pytest.approx(expected, rel=1e-12)
 
 
+def test_auto_round_changes_single_modules():
+    section = {
+        "quant_method": "auto-round", "bits": 4, "group_size": 128, "data_type": "int",
+        "extra_config": {
+            "model.layers.1.mlp.down_proj": {"bits": 16, "data_type": "fp"},
+            "model.layers.1.mlp.gate_proj": {"bits": 8},
+            "model.layers.1.mlp.up_proj": {"bits": 8},
+        },
+    }  # fmt: skip
+    down = 256 * 512
+    expected = (2 * BLOCK - 3 * down) * 66.5 / 128 + 2 * down * (128 + 3) / 128 + 2 * down + REST
+    found = pm.read_hf(DENSE | {"quantization_config": section}).weight_bytes()
+    assert found == pytest.approx(expected, rel=1e-12)
+
+
+def test_autofp8_has_names_of_its_own():
+    # As neuralmagic/Meta-Llama-3-8B-Instruct-FP8-KV writes it.
+    section = {
+        "quant_method": "fp8", "activation_scheme": "static", "kv_cache_scheme": "static",
+        "ignored_layers": ["lm_head", "model.layers.1.mlp.down_proj"],
+    }  # fmt: skip
+    shape = pm.read_hf(DENSE | {"quantization_config": section})
+    assert shape.weight_bytes() == 2 * BLOCK + 256 * 512 + REST
+    assert shape.precision.kv.name == "fp8"
+
+
 @pytest.mark.parametrize(
     ("more", "kv"),
     [
@@ -323,6 +365,15 @@ def test_minimax_m2_counts_its_scales():
         ({"quant_method": "fp8", "weight_block_size": "128"}, ["weight_block_size"]),
         ({"quant_method": "fp8", "modules_to_not_convert": [1]}, ["modules_to_not_convert", "1"]),
         ({"quant_method": "fp8", "modules_to_not_convert": "x"}, ["modules_to_not_convert"]),
+        ({"quant_method": "fp8", "ignored_layers": "x"}, ["ignored_layers"]),
+        ({"quant_method": "fp8", "kv_cache_scheme": "dynamic"}, ["kv_cache_scheme", "static"]),
+        ({"quant_method": "auto-round", "bits": 4, "data_type": "mx_fp"}, ["data_type", "mx_fp"]),
+        (
+            {"quant_method": "auto-round", "bits": 4, "extra_config": {"x": {"bits": 5}}},
+            ["bits", "5"],
+        ),
+        (group(EIGHT | {"strategy": "group", "group_size": 64}), ["group_size", "64", "32"]),
+        (group(EIGHT | {"strategy": "block", "block_structure": "128"}), ["block_structure"]),
         ({"quant_method": "bitsandbytes"}, ["load_in_4bit"]),
         ({"quant_method": "modelopt", "quant_algo": "FP9"}, ["quant_algo", "FP9", "FP8"]),
         ({"quant_method": "modelopt"}, ["quant_algo", "required"]),
@@ -333,6 +384,9 @@ def test_minimax_m2_counts_its_scales():
         (group(FOUR) | {"kv_cache_scheme": {"num_bits": 4, "type": "float"}}, ["kv_cache_scheme"]),
         (group(FOUR) | {"ignore": ["re:(a+)+$"]}, ["ignore", "simple"]),
         (group(FOUR) | {"ignore": ["re:" + "(a|b)" * 9]}, ["ignore", "alternatives"]),
+        (group(FOUR) | {"ignore": ["re:x[0-9][a-z]"]}, ["ignore", "simple"]),
+        (group(FOUR) | {"ignore": ["re:x[9-0]"]}, ["ignore", "simple"]),
+        (group(FOUR) | {"ignore": ["re:(1[0-9]|[0-9][0-9])"]}, ["ignore", "alternatives"]),
     ],
 )
 def test_sections_that_are_not_read(section, words):
@@ -340,6 +394,11 @@ def test_sections_that_are_not_read(section, words):
         pm.read_hf(DENSE | {"quantization_config": section})
     assert all(word in str(caught.value) for word in words), str(caught.value)
     assert isinstance(caught.value, InvalidValueError | UnsupportedModelError)
+
+
+def test_what_mlx_writes_is_not_taken_for_the_dtype():
+    with pytest.raises(UnsupportedModelError, match="quant_method"):
+        pm.read_hf(DENSE | {"quantization": {"bits": 4, "group_size": 64}})
 
 
 def test_a_hostile_list_of_modules_takes_no_time():
@@ -362,6 +421,10 @@ def test_a_hostile_list_of_modules_takes_no_time():
         ("gate", 3, "mlp.gate_proj", False),
         ("re:.*mlp\\.(gate|up)_proj.*", 3, "mlp.up_proj", True),
         ("re:.*mlp\\.(gate|up)_proj.*", 3, "mlp.experts.0.up_proj", False),
+        ("re:.*layers\\.(5[6-9]|6[0-3])\\.mlp\\.[gu].*", 57, "mlp.up_proj", True),
+        ("re:.*layers\\.(5[6-9]|6[0-3])\\.mlp\\.[gu].*", 60, "mlp.gate_proj", True),
+        ("re:.*layers\\.(5[6-9]|6[0-3])\\.mlp\\.[gu].*", 64, "mlp.gate_proj", False),
+        ("re:.*layers\\.(5[6-9]|6[0-3])\\.mlp\\.[gu].*", 60, "mlp.down_proj", False),
         ("vision_tower.layers.1.mlp", 1, "mlp.gate_proj", False),
         ("model.visual.blocks.1*", 1, "mlp.gate_proj", False),
         ("mtp.layers.0*", 0, "mlp.gate_proj", False),

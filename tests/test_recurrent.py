@@ -222,26 +222,34 @@ def test_attention_and_state_space_side_by_side_hold_both():
 
 
 @pytest.mark.parametrize(
-    ("group", "times"),
+    ("group", "times", "columns"),
     [
-        ({"count": 1, "new": 1, "past": 100}, 2),  # decode: read, written
-        ({"count": 8, "new": 1, "past": 100}, 2 * 8),
-        ({"count": 8, "new": 1, "past": 9000}, 2 * 8),  # at any context
-        ({"count": 1, "new": 512, "past": 512}, 2),  # a chunk of a prompt: once for all its tokens
-        ({"count": 1, "new": 512}, 1),  # without a past there is nothing to read
-        ({"count": 4, "new": 1}, 4),
+        # decode: the state is read and written; of the convolution's inputs three are read, and the
+        # new one is written
+        ({"count": 1, "new": 1, "past": 100}, 2, 3 + 1),
+        ({"count": 8, "new": 1, "past": 100}, 2 * 8, 8 * (3 + 1)),
+        ({"count": 8, "new": 1, "past": 9000}, 2 * 8, 8 * (3 + 1)),  # at any context
+        # a chunk of a prompt: once for all its tokens, of which the last three are kept
+        ({"count": 1, "new": 512, "past": 512}, 2, 3 + 3),
+        ({"count": 1, "new": 512}, 1, 3),  # without a past there is nothing to read
+        ({"count": 4, "new": 1}, 4, 4),
+        # all share all of their past: one state stands for it
+        ({"count": 8, "new": 1, "past": 100, "shared_past": 100}, 1 + 8, 3 + 8),
+        ({"count": 8, "new": 1, "past": 100, "shared_past": 99}, 2 * 8, 8 * (3 + 1)),
     ],
 )
-def test_state_traffic(group, times):
+def test_state_traffic(group, times, columns):
     ops = operations(MAMBA_2_7B, **group)
     assert ops["scan"].kv_bytes == times * 80 * 64 * 128 * 4
-    assert ops["convolution"].kv_bytes == times * 4 * 5376 * 2
+    assert ops["convolution"].kv_bytes == columns * 5376 * 2
     assert ops["scan"].calls == ops["convolution"].calls == 64
 
 
 def test_a_decode_step_moves_state_twice_and_no_cache():
     step = pm.decode(MAMBA_2_7B, H100, batch=8, context=1000, precision="bf16")
-    assert step.kv_traffic == 8 * 2 * MAMBA_2_7B.state_bytes("bf16")
+    state, column = 64 * 80 * 64 * 128 * 4, 64 * 5376 * 2
+    assert MAMBA_2_7B.state_bytes("bf16") == state + 4 * column
+    assert step.kv_traffic == 8 * (2 * state + (3 + 1) * column)
     longer = pm.decode(MAMBA_2_7B, H100, batch=8, context=100_000, precision="bf16")
     assert longer.time == step.time
 

@@ -74,7 +74,7 @@ class OperationTime(NamedTuple):
     """All calls, expected with the efficiency [s]."""
 
     @property
-    def flops(self) -> int:
+    def flops(self) -> float:
         """Floating-point operations [FLOP]."""
         return self.operation.calls * self.operation.flops
 

@@ -352,7 +352,9 @@ def critical_context(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLik
     Returns
     -------
     float
-        Tokens [1]; where windows clip the KV, the longest whole context that still has a ridge.
+        Tokens [1]; where windows clip the KV, a whole context: it has a ridge and the next has
+        none. Chunks and compressed entries make the KV rise and fall, so that there may be more
+        than one such place.
 
     Raises
     ------
@@ -395,12 +397,15 @@ def critical_context(model: ModelShape, gpu: GpuSpec, *, precision: PrecisionLik
             return float(largest(lambda context: at(context).compute > at(context).memory))
         except UnboundedError:
             raise NoRidgeError(always) from None
-    one, two = at(1), at(2)
-    more_memory, more_compute = two.memory - one.memory, two.compute - one.compute
+    # From the second token on, each adds the same; the first finds no state to read.
+    two, three = at(2), at(3)
+    if two.compute <= two.memory:
+        return 1.0
+    more_memory, more_compute = three.memory - two.memory, three.compute - two.compute
     if more_memory <= more_compute:
         raise NoRidgeError(always)
-    without_context = one.compute - more_compute
-    return break_even(fixed_memory=without_context, memory=more_compute, compute=more_memory)  # type: ignore[no-any-return]
+    left = two.compute - two.memory
+    return 2 + break_even(fixed_memory=left, memory=more_compute, compute=more_memory)  # type: ignore[no-any-return]
 
 
 def _formats(precision: PrecisionLike) -> Precision:

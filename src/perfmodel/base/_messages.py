@@ -30,7 +30,7 @@ def plain(text: str, limit: int = 60) -> str:
 
 
 def did_you_mean(key: object, choices: Iterable[str]) -> str:
-    """The end of a message about a wrong key: the nearest choice, or all of them if they are few."""
+    """The end of a message about a wrong key: the nearest choice, and all of them if few."""
     import difflib
 
     known = sorted(choices)

@@ -131,7 +131,9 @@ _PRESETS: Final[dict[str, tuple[_FourNames, _FourNames, str, str]]] = {
     "nvfp4": (("nvfp4", "nvfp4", "bf16", "nvfp4"), _HALF, "bf16", "bf16"),
 }
 _ALIASES: Final = {"w8a8": "int8"}
-_KV_ALIASES: Final = {"8": "fp8", "16": "bf16"}
+# How a format of the cache or of states is written behind a preset.
+_LONG: Final = {"8": "fp8", "16": "bf16"}
+_SHORT: Final = {long: short for short, long in _LONG.items()}
 _UNIFORM: Final = ("fp32", "fp16", "bf16", "fp8", "int8", "nvfp4")
 
 PRESETS: Final = tuple(_PRESETS)
@@ -193,8 +195,8 @@ class Precision(Spec):
         return self.head.weights
 
     @classmethod
-    def preset(cls, name: str, *, kv: str | None = None) -> Precision:
-        """A preset of the field, perhaps with another KV format.
+    def preset(cls, name: str, *, kv: str | None = None, state: str | None = None) -> Precision:
+        """A preset of the field, perhaps with another format of the KV cache or of states.
 
         Parameters
         ----------
@@ -202,6 +204,8 @@ class Precision(Spec):
             bf16, fp16, fp32, tf32, fp8, int8 (w8a8), w8a16, w4a16 or nvfp4 [text].
         kv : str or None
             Storage format of the KV cache, if not the preset's own [text].
+        state : str or None
+            Storage format of the states of recurrent layers, if not fp32 [text].
 
         Returns
         -------
@@ -211,14 +215,14 @@ class Precision(Spec):
         Raises
         ------
         UnknownKeyError
-            If the preset or the KV format does not exist.
+            If the preset or a format does not exist.
         InvalidValueError
-            If the KV format has a scale a matrix row.
+            If the format of the cache or of states has a scale a matrix row.
 
         Examples
         --------
-        >>> Precision.preset("fp8", kv="fp8").name
-        'fp8+kv8'
+        >>> Precision.preset("fp8", kv="fp8", state="bf16").name
+        'fp8+kv8+state16'
         """
         key = _ALIASES.get(name, name) if isinstance(name, str) else name
         if not isinstance(key, str) or key not in _PRESETS:
@@ -226,21 +230,19 @@ class Precision(Spec):
             message = f"precision: no preset {shown(name)}; {did_you_mean(name, choices)}"
             raise UnknownKeyError(message)
         linear, head, kv_default, attention = _PRESETS[key]
-        stored = format_named(kv_default if kv is None else kv)
-        if stored.per_row:
-            raise InvalidValueError(
-                f"precision: {stored.name} has a scale a matrix row, and a KV cache has no rows; "
-                f"expected one of: {', '.join(f.name for f in FORMATS.values() if not f.per_row)}"
-            )
-        if stored.name != kv_default:
-            short = {fmt: digits for digits, fmt in _KV_ALIASES.items()}
-            key = f"{key}+kv{short.get(stored.name, stored.name)}"
+        parts = {"kv": (kv, kv_default), "state": (state, "fp32")}
+        formats = {}
+        for part, (asked, usual) in parts.items():
+            formats[part] = _without_rows(usual if asked is None else asked)
+            if formats[part].name != usual:
+                key = f"{key}+{part}{_SHORT.get(formats[part].name, formats[part].name)}"
         return cls(
             name=key,
             linear=_matrix_formats(*linear),
             head=_matrix_formats(*head),
-            kv=stored,
+            kv=formats["kv"],
             attention=attention,
+            state=formats["state"],
         )
 
     @classmethod
@@ -281,8 +283,8 @@ class Precision(Spec):
         Parameters
         ----------
         text : Precision or str
-            A preset, perhaps with ``+kv8`` or ``+kv<format>``, or ``uniform-<format>``; a
-            precision is what it is [text].
+            A preset, perhaps with ``+kv8`` or ``+kv<format>`` and ``+state16`` or
+            ``+state<format>``, or ``uniform-<format>``; a precision is what it is [text].
 
         Returns
         -------
@@ -326,10 +328,30 @@ def _matrix_formats(weights: str, inputs: str, outputs: str, compute: str) -> Ma
 def _parse(text: str) -> Precision:
     if text.startswith("uniform-"):
         return Precision.uniform(text.removeprefix("uniform-"))
-    name, plus, kv = text.partition("+kv")
-    if not plus:
-        return Precision.preset(name)
-    if not re.fullmatch(r"[a-z0-9-]+", kv):
-        message = f"precision: no KV format {shown(kv)}; {did_you_mean(kv, FORMATS)}"
+    rest, state_given, state = text.partition("+state")
+    name, kv_given, kv = rest.partition("+kv")
+    return Precision.preset(
+        name,
+        kv=_format_after("KV", kv) if kv_given else None,
+        state=_format_after("state", state) if state_given else None,
+    )
+
+
+def _format_after(part: str, name: str) -> str:
+    """The format that stands behind ``+kv`` or ``+state``."""
+    if not re.fullmatch(r"[a-z0-9-]+", name):
+        message = f"precision: no {part} format {shown(name)}; {did_you_mean(name, FORMATS)}"
         raise UnknownKeyError(message)
-    return Precision.preset(name, kv=_KV_ALIASES.get(kv, kv))
+    return _LONG.get(name, name)
+
+
+def _without_rows(name: str) -> Format:
+    """A format for what is no matrix, and has no rows."""
+    found = format_named(name)
+    if found.per_row:
+        raise InvalidValueError(
+            f"precision: {found.name} has a scale a matrix row, and neither a KV cache nor a state "
+            f"has rows; expected one of: "
+            f"{', '.join(f.name for f in FORMATS.values() if not f.per_row)}"
+        )
+    return found

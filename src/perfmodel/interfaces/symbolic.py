@@ -71,7 +71,7 @@ __all__ = [
     "wide_gemm_ridge_batch",
 ]
 
-_WINDOWS: Final = "expected one without windows or experts: its traffic is not linear in"
+_WINDOWS: Final = "expected one without windows, experts or states: its traffic is not linear in"
 _BELOW: Final = (
     "each further unit adds more traffic time than arithmetic: memory-bound at any batch"
 )
@@ -543,6 +543,8 @@ def max_batch_for_time(
     ------
     UnknownKeyError
         If there is no preset of that name.
+    InvalidValueError
+        If the model has experts.
 
     Examples
     --------
@@ -551,6 +553,10 @@ def max_batch_for_time(
     618.1
     """
     one = _balance(model, gpu, precision)
+    if any(op.kind == "experts" for op in _step(model, gpu, precision).operations):
+        raise InvalidValueError(
+            "model: expected one without experts: which of them a step reads depends on its batch"
+        )
     by_compute = _solve(batch * one.compute, target, batch)
     if one.memory == 0:
         # Without a cache the traffic is the weights alone, whatever the batch.

@@ -36,7 +36,8 @@ def _headline(model: ModelShape) -> str:
 
 def _parts(model: ModelShape) -> Iterator[str]:
     for count, layer in model.distinct_layers:
-        yield f"{count} x {layer.title}: {', '.join(_sizes(layer))}"
+        sizes = ", ".join(_sizes(layer))
+        yield f"{count} x {layer.title}" + (f": {sizes}" if sizes else "")
     ends = [name for name in ("embedding", "head") if getattr(model, name) is not None]
     if ends:
         tied = model.head is not None and model.head.tied

@@ -129,6 +129,12 @@ def matrix_cost(matrix: Matrix, formats: MatrixFormats) -> MatrixCost:
     return MatrixCost(name, weights, weight_bytes, token_bytes, formats.compute)
 
 
+def grouped(cost: MatrixCost, groups: Num) -> MatrixCost:
+    """All copies of a matrix, each over its own part of the input, as one kernel."""
+    name, weights, weight_bytes, token_bytes, compute = cost
+    return MatrixCost(name, groups * weights, groups * weight_bytes, groups * token_bytes, compute)
+
+
 def product(cost: MatrixCost, *, tokens: Num, calls: Num = 1) -> Operation:
     """So many tokens through a matrix whose cost is known."""
     name, weights, weight_bytes, token_bytes, compute = cost

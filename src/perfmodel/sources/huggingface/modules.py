@@ -168,6 +168,25 @@ def _matches(glob: str, text: str) -> bool:
 _ANYTHING: Final = (".*", ".+", r"\d+", r"\d*", "[0-9]+", r"[0-9]*", r"\d", "[0-9]", r"\w+", r"\w*")
 
 
+# A few characters of which any one stands there, such as [0-3] or [qkv].
+_ONE_OF: Final = r"\[(?:[0-9]-[0-9]|[A-Za-z0-9])+\]"
+_SIMPLE: Final = rf"(?:\w|\\?[.\-]|{_ONE_OF})*"
+
+
+def _spelled(text: str) -> list[str]:
+    """A text with each of its characters to choose from written out, up to a limit."""
+    texts = [""]
+    for part in re.split(f"({_ONE_OF})", text):
+        choices = [part]
+        if part.startswith("["):
+            spans = re.findall(r"[0-9]-[0-9]|[A-Za-z0-9]", part)
+            choices = [chr(x) for span in spans for x in range(ord(span[0]), ord(span[-1]) + 1)]
+        texts = [before + choice for before in texts for choice in choices]
+        if len(texts) > MAX_ALTERNATIVES:
+            break  # refused by whoever counts them
+    return texts
+
+
 def _globs(pattern: str, path: str) -> list[str]:
     """A pattern as globs; a regular expression is never run, only the simple ones are read."""
     if not pattern.startswith("re:"):
@@ -183,18 +202,18 @@ def _globs(pattern: str, path: str) -> list[str]:
                 text = text.removeprefix(anything)
                 break
         else:
-            found = re.match(r"(\(\?:|\()([^()]*)\)|\\([.\-_/])|([\w.\-/:])", text)
+            found = re.match(r"(\(\?:|\()([^()]*)\)|\\([.\-_/])|([\w.\-/:])|(\[[^]]*\])", text)
             if found is None:
                 raise UnsupportedModelError(
                     f"{path}: {shown(pattern)} is more than the simple expressions that are read"
                 )
-            several = [] if found[2] is None else found[2].split("|")
-            if any(not re.fullmatch(r"(?:\w|\\?[.\-])*", one) for one in several):
+            several = [found[5]] if found[5] else [] if found[2] is None else found[2].split("|")
+            spelled = [_spelled(one.replace("\\", "")) for one in several]
+            if not all(spelled) or any(not re.fullmatch(_SIMPLE, one) for one in several):
                 raise UnsupportedModelError(
                     f"{path}: {shown(pattern)} is more than the simple expressions that are read"
                 )
-            plain = [one.replace("\\", "") for one in several]
-            pieces.append(plain or [found[3] or found[4]])
+            pieces.append([one for ones in spelled for one in ones] or [found[3] or found[4]])
             text = text[found.end() :]
     count = 1
     for piece in pieces:

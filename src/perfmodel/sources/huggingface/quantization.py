@@ -52,7 +52,8 @@ def _quantization(config: Config) -> Config | None:
     """The section that tells how the checkpoint is quantized, at the top or in the text model's."""
     sections = [config.section(key) for key in TEXT_SECTIONS if config.has_section(key)]
     for part in (config, *sections):
-        for key in ("quantization_config", "compression_config"):
+        # MLX writes its own key, and another beside it since.
+        for key in ("quantization_config", "compression_config", "quantization"):
             found = part.get(key)
             if found is None or found == {}:
                 continue

@@ -14,6 +14,7 @@ from perfmodel.base.spec import MAX_TEXT, Origin
 from perfmodel.sources.huggingface.config import Config
 from perfmodel.sources.huggingface.families.parts import Family
 from perfmodel.sources.huggingface.families.table import FAMILIES, NO_DECODERS
+from perfmodel.sources.huggingface.heads import end_of
 from perfmodel.sources.huggingface.quantization import with_checkpoint_precision
 from perfmodel.work.shape import ModelShape
 
@@ -103,8 +104,9 @@ def read_precision(source: str | Path | Mapping[str, Any]) -> Precision:
 def _read(values: Mapping[str, Any], name: str, where: str) -> ModelShape:
     family = _family(values)
     config = Config(values, family.names, family.defaults)
-    _refuse_what_is_not_read(config, family)
-    shape = family.read(config)
+    end = end_of(config, family)
+    _refuse_what_is_not_read(config)
+    shape = end(config, family.read(config))
     _refuse_what_was_not_asked(config)
     shape = with_checkpoint_precision(config, shape)
     used = sorted(config.asked & values.keys()) if where else []
@@ -163,14 +165,7 @@ def _family(values: Mapping[str, Any]) -> Family:
     return FAMILIES[kind]
 
 
-def _refuse_what_is_not_read(config: Config, family: Family) -> None:
-    named = config.get("architectures")
-    listed = named if isinstance(named, list) else [named]
-    if named is not None and listed and not any(_text(x) in family.architectures for x in listed):
-        raise UnsupportedModelError(
-            f"config.architectures: expected {' or '.join(family.architectures)}, "
-            f"got {shown(named)}"
-        )
+def _refuse_what_is_not_read(config: Config) -> None:
     for key in ("is_encoder_decoder", "add_cross_attention"):
         if config.flag(key, False):
             raise UnsupportedModelError(f"config.{key}: only decoder-only models are read")

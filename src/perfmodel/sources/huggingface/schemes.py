@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
@@ -70,17 +71,27 @@ def _method(c: Config) -> str | None:
 def _fp8(c: Config, half: str) -> Scheme:
     """Eight-bit floats, a scale a block of ``weight_block_size``, or one for a whole matrix."""
     block = c.get("weight_block_size")
-    stored = format_named("fp8") if block is None else _fp8_blocks(c, block)
+    stored = format_named("fp8") if block is None else _fp8_blocks(c, "weight_block_size")
     rules = [Rule(formats_in(stored, half, inputs="fp8", compute="fp8"))]
     if c.has_section("quantized_layers"):
         rules += _layer_by_layer(c, half)
-    return Scheme(tuple(rules), _modules(c, "modules_to_not_convert"))
+    # AutoFP8 writes other names, and one word for a cache of eight bits.
+    ignored = "ignored_layers" if c.get("ignored_layers") is not None else "modules_to_not_convert"
+    if isinstance(c.get("kv_cache_scheme"), str):
+        c.choice("kv_cache_scheme", ("static",))
+        return Scheme(tuple(rules), _modules(c, ignored), "fp8")
+    cache = c.section("kv_cache_scheme") if c.has_section("kv_cache_scheme") else None
+    return Scheme(tuple(rules), _modules(c, ignored), _cache_format(cache))
 
 
-def _fp8_blocks(c: Config, block: Any) -> Format:
+def _fp8_blocks(c: Config, key: str) -> Format:
+    """A scale for so many rows and columns: a list of the two, or a text such as 128x128."""
+    block = c.get(key)
+    if isinstance(block, str) and re.fullmatch(r"[0-9]{1,5}x[0-9]{1,5}", block):
+        block = [int(size) for size in block.split("x")]
     good = isinstance(block, list) and len(block) == 2
     if not (good and all(type(x) is int and 1 <= x <= 2**16 for x in block)):
-        raise c.wrong("weight_block_size", "two sizes of a block")
+        raise c.wrong(key, "two sizes of a block")
     rows, columns = block
     return Format(name=f"fp8-{rows}x{columns}", bits=8, scale_bits=32, block=rows * columns)
 
@@ -118,6 +129,26 @@ def _gptq(c: Config, half: str) -> Scheme:
             modules = Modules([f"re:{expression}"], "config.quantization_config.dynamic")
             rules.append(Rule(formats_in(other, half), modules))
     path = "config.quantization_config.dynamic"
+    return Scheme(tuple(rules), Modules(kept, path), head=c.flag("lm_head", False))
+
+
+def _auto_round(c: Config, half: str) -> Scheme:
+    """As GPTQ stores it; ``extra_config`` changes single modules, or leaves those of 16 bits."""
+    c.choice("data_type", ("int",), "int")
+    rules, kept = list(_gptq(c, half).rules), []
+    if c.has_section("extra_config"):
+        for name, value in _items(c, "extra_config"):
+            part = Config(value, path=f"config.quantization_config.extra_config.{name[:40]}")
+            bits = part.count("bits", c.count("bits"))
+            if bits >= 16:
+                kept.append(name)
+                continue
+            group = part.get("group_size") or c.get("group_size") or 128
+            both = Config({"bits": bits, "group_size": group}, path="config.quantization_config")
+            other = _grouped(both, _bits(both, "bits"), zero=True, keys=("group_size",))
+            modules = Modules([name], "config.quantization_config.extra_config")
+            rules.append(Rule(formats_in(other, half), modules))
+    path = "config.quantization_config.extra_config"
     return Scheme(tuple(rules), Modules(kept, path), head=c.flag("lm_head", False))
 
 
@@ -165,13 +196,14 @@ def _modelopt(c: Config, half: str) -> Scheme:
 
 
 _METHODS: Final = {
-    "auto-round": _gptq,
+    "auto-round": _auto_round,
     "awq": _awq,
     "bitsandbytes": _bitsandbytes,
     "compressed-tensors": _compressed_tensors,
     "fbgemm_fp8": _fbgemm,
     "fp8": _fp8,
     "gptq": _gptq,
+    "intel/auto-round": _auto_round,
     "modelopt": _modelopt,
     "modelopt_fp4": _modelopt,
     "mxfp4": _mxfp4,
@@ -182,6 +214,7 @@ _METHODS: Final = {
 
 _FP8_ROW: Final = Format.trusted(name="fp8-row", bits=8, scale_bits=32, block=None)
 _FP8_ROW16: Final = Format.trusted(name="fp8-row16", bits=8, scale_bits=16, block=None)
+_MXFP8: Final = Format.trusted(name="mxfp8", bits=8, scale_bits=8, block=32)
 
 
 def formats_in(
@@ -270,7 +303,9 @@ def _tensor_format(weights: Config, bits: int, kind: str, packed: str) -> Format
     if kind == "float" and bits == 8:
         strategy = weights.get("strategy")
         if strategy == "block":
-            return _fp8_blocks(weights, weights.get("block_structure"))
+            return _fp8_blocks(weights, "block_structure")
+        if strategy == "group":
+            return _mxfp8(weights)
         return _FP8_ROW16 if strategy == "channel" else format_named("fp8")
     if kind == "float" and bits == 4:
         group = weights.count("group_size")
@@ -292,6 +327,13 @@ def _tensor_format(weights: Config, bits: int, kind: str, packed: str) -> Format
             )
         return _grouped(weights, bits, zero=zero, keys=("group_size",))
     raise weights.wrong("num_bits", "8 or 4 bits of type float, or 2, 3, 4, 8 of type int", bits)
+
+
+def _mxfp8(weights: Config) -> Format:
+    group = weights.count("group_size")
+    if group != 32:
+        raise weights.wrong("group_size", "32 (mxfp8) beside 8 bits of type float", group)
+    return _MXFP8
 
 
 def _input_format(inputs: Config, stored: Format) -> str:
@@ -339,8 +381,7 @@ def _algorithm(c: Config, half: str) -> MatrixFormats:
     if algorithm == "MXFP4":
         return formats_in("mxfp4", half)
     if algorithm == "MXFP8":
-        stored = Format(name="mxfp8", bits=8, scale_bits=8, block=32)
-        return formats_in(stored, half, inputs="fp8", compute="fp8")
+        return formats_in(_MXFP8, half, inputs="fp8", compute="fp8")
     if algorithm == "FP8":
         return formats_in("fp8", half, inputs="fp8", compute="fp8")
     if algorithm == "FP8_PER_CHANNEL_PER_TOKEN":

@@ -225,7 +225,9 @@ class Attention(Layer):
         """Scores and weighted values: 2 FLOPs per pair and element of a key, and of a value."""
         reach, groups = self.reach, step.groups
         twice_pairs = sum([g.count * reach.twice_pairs(g) for g in groups])
-        cached = sum([reach.moved(g) for g in groups])
+        # Keys and values of an earlier layer are read here, not written.
+        moved = reach.read if self.shares_kv else reach.moved
+        cached = sum([moved(g) for g in groups])
         queries_and_result = self.query_width + self.result_width
         passed, kv = self._token_bytes(precision)
         passes = 2 if self.differential else 1

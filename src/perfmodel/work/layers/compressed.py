@@ -15,7 +15,7 @@ from perfmodel.work.layers.entries import Entries
 from perfmodel.work.layers.indexer import Indexer
 from perfmodel.work.layers.layer import Layer, norm_params, norm_step
 from perfmodel.work.layers.reach import Reach
-from perfmodel.work.operation import Matrix, MatrixCost, Operation, product
+from perfmodel.work.operation import Matrix, Operation, grouped, product
 from perfmodel.work.step import Group, Step
 
 
@@ -161,7 +161,7 @@ class CompressedAttention(Layer):
         if self.indexer is not None:
             yield self._select(self.indexer, step, precision, calls)
         yield self._attend(step, precision, calls)
-        yield product(_grouped(down, self.output_groups), tokens=tokens, calls=calls)
+        yield product(grouped(down, self.output_groups), tokens=tokens, calls=calls)
         yield product(up, tokens=tokens, calls=calls)
 
     def _select(self, indexer: Indexer, step: Step, precision: Precision, calls: Num) -> Operation:
@@ -216,9 +216,3 @@ class CompressedAttention(Layer):
             precision=precision,
             calls=calls,
         )
-
-
-def _grouped(cost: MatrixCost, groups: Num) -> MatrixCost:
-    """All copies of a matrix, each over its own part of the input, as one kernel."""
-    name, weights, weight_bytes, token_bytes, compute = cost
-    return MatrixCost(name, groups * weights, groups * weight_bytes, groups * token_bytes, compute)

@@ -127,7 +127,7 @@ class MixtureOfExperts(Layer):
         if self.shared_width:
             found.append(Matrix("shared_up", hidden, self._up(self.shared_width)))
             found.append(Matrix("shared_down", self.shared_width, hidden))
-        if self.shared_gate:
+        if self.shared_width and self.shared_gate:
             found.append(Matrix("shared_gate", hidden, 1))
         if self.latent is not None:
             found.append(Matrix("latent_in", hidden, self.latent))
@@ -142,7 +142,8 @@ class MixtureOfExperts(Layer):
     def vectors(self, hidden: Num) -> Num:
         """Biases of the router and of all experts [1]."""
         router = self.choices if self.router_bias else 0
-        shared = self._up(self.shared_width) + hidden if self.shared_bias else 0
+        biased = self.shared_width and self.shared_bias
+        shared = self._up(self.shared_width) + hidden if biased else 0
         return router + shared + self.experts * self._expert_vectors(hidden)
 
     def _expert_vectors(self, hidden: Num) -> Num:

@@ -27,7 +27,8 @@ class LatentAttention(Layer):
     Two forms compute the same. *Expanded*, the latent of all that is within reach becomes keys and
     values of every head again. *Absorbed*, the up-projections move to the queries and to the
     result, and all heads attend the latent itself. One new token a sequence is absorbed; a longer
-    pass takes the form with fewer FLOPs; ``form`` fixes one of them.
+    pass, or one over a past that sequences share, takes the form with fewer FLOPs; ``form`` fixes
+    one of them.
 
     References
     ----------
@@ -216,7 +217,8 @@ class LatentAttention(Layer):
 
     def _form(self, group: Group) -> _Formed:
         """The work of a group in the form that is asked for, or that is the cheaper one."""
-        if self.form == "absorbed" or (self.form == "auto" and is_zero(group.new - 1)):
+        single = is_zero(group.new - 1) and is_zero(group.shared_past)
+        if self.form == "absorbed" or (self.form == "auto" and single):
             return self._absorbed(group)
         if self.form == "expanded":
             return self._expanded(group)
@@ -226,13 +228,21 @@ class LatentAttention(Layer):
             absorbed.attention_flops + up * absorbed.rows
             <= expanded.attention_flops + up * expanded.rows
         )
-        single = equal(group.new, 1)  # of a sweep, as of a single step
+        # Of a sweep, as of a single step: one new token that shares nothing is absorbed.
+        alone, single = equal(group.shared_past, 0), equal(group.new, 1)
         return _Formed(
             *(
-                where(single, one, where(fewer, one, other))
-                for one, other in zip(absorbed, expanded, strict=True)
+                where(single, where(alone, one, cheaper), cheaper)
+                for one, cheaper in (
+                    (one, where(fewer, one, other))
+                    for one, other in zip(absorbed, expanded, strict=True)
+                )
             )
         )
+
+    def _moved(self, reach: Reach, group: Group) -> Num:
+        """Cached tokens that move; those of an earlier layer are read here, not written."""
+        return reach.read(group) if self.shares_kv else reach.moved(group)
 
     def _absorbed(self, group: Group) -> _Formed:
         """Queries are taken to the latent, and the result from it; attention reads the cache."""
@@ -244,7 +254,7 @@ class LatentAttention(Layer):
             up_values=new * self.heads * through,
             attention_flops=self.heads * (self.cached + self.kv_rank) * twice_pairs,
             attention_values=new * self.heads * (self.cached + self.kv_rank),
-            whole=self.reach.moved(group),
+            whole=self._moved(self.reach, group),
             split=0,
             twice_pairs=twice_pairs,
         )
@@ -263,7 +273,7 @@ class LatentAttention(Layer):
             attention_flops=self.heads * (key + self.value_dim) * twice_pairs,
             attention_values=new * self.heads * (key + self.value_dim) + expanded,
             whole=0,
-            split=within.moved(group),
+            split=self._moved(within, group),
             twice_pairs=twice_pairs,
         )
 

@@ -84,7 +84,7 @@ class Mamba(Recurrent):
         group = self.inner if self.groups == 1 else self.inner // self.groups
         return (
             Matrix("in", hidden, 2 * self.inner),
-            Matrix("select", group, self.groups * self._selected),
+            Matrix("select", group, self._selected, self.groups),
             Matrix("time_step", self.dt_rank, self.inner),
             Matrix("output", self.inner, hidden),
         )

@@ -70,10 +70,6 @@ class Reach(NamedTuple):
     def moved(self, group: Group) -> Num:
         """Cached tokens that a group moves in one layer: the past read, the new written [1].
 
-        A window reads at most ``window - 1`` past tokens and keeps at most ``window`` new ones; a
-        chunk reads what stands of it. A selection reads no fewer past tokens than one query
-        selects. A past that all sequences share is read once.
-
         Parameters
         ----------
         group : Group
@@ -91,21 +87,65 @@ class Reach(NamedTuple):
         >>> Reach().moved(Group(count=8, new=1, past=99, shared_past=90))
         170
         """
-        past, new, shared = group.past, group.new, group.shared_past
+        return self.read(group) + self.written(group)
+
+    def read(self, group: Group) -> Num:
+        """Cached tokens of the past that a group reads in one layer [1].
+
+        Of a window the last ``window - 1``, of a chunk what stands of it; of a selection no fewer
+        than one query selects. A past that all sequences share is read once.
+
+        Parameters
+        ----------
+        group : Group
+            Sequences with their new, past and shared tokens.
+
+        Returns
+        -------
+        int or array or symbol
+            Tokens whose keys and values are read [1].
+
+        Examples
+        --------
+        >>> Reach(window=64).read(Group(count=8, new=1, past=99))
+        504
+        """
+        past, shared = group.past, group.shared_past
         if self.window is not None:
             # The first new query sees the last window - 1 past tokens; of the shared, the rest.
             shared = maximum(shared - maximum(past + 1 - self.window, 0), 0)
             past = minimum(past, self.window - 1)
-            new = minimum(new, self.window)
         elif self.chunk is not None:
             started = past % self.chunk
             shared = maximum(shared - (past - started), 0)
-            past, new = started, minimum(new, self.chunk)
+            past = started
         elif self.most is not None:
             # The least: all sequences may select the same tokens of what they share.
             past = minimum(past, self.most - 1)
             shared = minimum(shared, past)
-        return shared + group.count * (past - shared + new)
+        return shared + group.count * (past - shared)
+
+    def written(self, group: Group) -> Num:
+        """New tokens that a group caches in one layer: a window or a chunk keeps no others [1].
+
+        Parameters
+        ----------
+        group : Group
+            Sequences with their new tokens.
+
+        Returns
+        -------
+        int or array or symbol
+            Tokens whose keys and values are written [1].
+
+        Examples
+        --------
+        >>> Reach(window=64).written(Group(count=8, new=100))
+        512
+        """
+        limit = self.window if self.chunk is None else self.chunk
+        new = group.new if limit is None else minimum(group.new, limit)
+        return group.count * new
 
     def held(self, group: Group) -> Num:
         """Tokens that a group keeps cached in one layer after the step [1].

@@ -10,7 +10,7 @@ from perfmodel.base._num import Num, is_zero, minimum, where
 from perfmodel.base.precision import Format, Precision
 from perfmodel.base.spec import Count, CountOrZero, quantity
 from perfmodel.work.layers.layer import Layer
-from perfmodel.work.operation import Operation, product
+from perfmodel.work.operation import MatrixCost, Operation, grouped, product
 from perfmodel.work.step import Group, Step
 
 Scan: TypeAlias = Literal["recurrent", "chunked"]
@@ -19,8 +19,8 @@ Scan: TypeAlias = Literal["recurrent", "chunked"]
 class Recurrent(Layer):
     """A layer that carries a state of constant size from token to token.
 
-    A pass of many tokens can run *recurrent*, token by token with the fewest FLOPs, or *chunked*:
-    as matrix products within and between chunks, which keep matrix units busy.
+    A pass of many tokens can run *recurrent*, token by token, or *chunked*: as matrix products
+    within and between chunks, which keep matrix units busy, mostly with more FLOPs.
     """
 
     conv_kernel: Count = quantity("k_c", "1", "Tokens that the short convolution sees", default=4)
@@ -103,8 +103,26 @@ class Recurrent(Layer):
         kept = self.conv_kernel if self.conv_state is None else self.conv_state
         return self.conv_channels * kept
 
+    @property
+    def _needed_columns(self) -> Num:
+        """Past tokens that a convolution needs beside the new one, of those that are kept [1]."""
+        kept = self.conv_kernel if self.conv_state is None else self.conv_state
+        return minimum(kept, self.conv_kernel - 1)
+
+    def _columns_bytes(self, columns: Num, precision: Precision) -> Num:
+        return precision.linear.outputs.nbytes(self.conv_channels * columns)
+
     def _scan_state_bytes(self, precision: Precision) -> Num:
         return self.state_format(precision).nbytes(self.state_values)
+
+    def costs(self, hidden: Num, precision: Precision) -> tuple[MatrixCost, ...]:
+        """What each matrix costs, all its copies together: those of groups of channels are one."""
+        return tuple(
+            grouped(cost, matrix.copies)
+            for cost, matrix in zip(
+                super().costs(hidden, precision), self.matrices(hidden), strict=True
+            )
+        )
 
     def operations(
         self, hidden: Num, step: Step, precision: Precision, calls: Num
@@ -122,7 +140,8 @@ class Recurrent(Layer):
                 calls,
                 flops=2 * self.conv_kernel * self.conv_channels * tokens,
                 passed=2 * self.conv_channels,
-                state=self._conv_state_bytes(precision),
+                state=self._columns_bytes(self._needed_columns, precision),
+                written=self._columns_bytes(1, precision),
             )
         if not is_zero(self.state_values):
             yield self._along(
@@ -154,9 +173,16 @@ class Recurrent(Layer):
         flops: Num,
         passed: Num,
         state: Num,
+        written: Num | None = None,
     ) -> Operation:
-        """Work along the sequence: the state is read if there is a past, and written."""
-        states = sum([group.count * (1 + minimum(group.past, 1)) for group in step.groups])
+        """Work along the sequence: the state is read if there is a past, and written.
+
+        ``written`` is what each new token changes of it, if not all: a convolution's last input.
+        """
+        moved: Num = 0
+        for group in step.groups:
+            new = state if written is None else minimum(group.new * written, state)
+            moved = moved + states_read(group) * state + group.count * new
         return Operation.trusted(
             name=name,
             kind="scan",
@@ -164,10 +190,33 @@ class Recurrent(Layer):
             weight_bytes=0,
             least_weight_bytes=0,
             activation_bytes=precision.linear.outputs.nbytes(passed, 1) * step.tokens,
-            kv_bytes=state * states,
+            kv_bytes=moved,
             calls=calls,
             compute=precision.attention,
             tokens=step.tokens,
             weights=0,
             pairs=0,
         )
+
+
+def states_read(group: Group) -> Num:
+    """States that a group reads: one a sequence with a past, one in all if they share all of it.
+
+    Parameters
+    ----------
+    group : Group
+        Sequences with their past and shared tokens.
+
+    Returns
+    -------
+    int or array or symbol
+        States [1].
+
+    Examples
+    --------
+    >>> pasts = ((0, 0), (9, 4), (9, 9))  # none; a prefix in common; all of it in common
+    >>> [states_read(Group(count=8, new=1, past=p, shared_past=s)) for p, s in pasts]
+    [0, 8, 1]
+    """
+    own = minimum(group.past - group.shared_past, 1)  # 1 if sequences have a past of their own
+    return group.count * own + (1 - own) * minimum(group.past, 1)

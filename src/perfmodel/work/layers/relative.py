@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import ClassVar, Literal
 
-from perfmodel.base._num import Num, minimum
+from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, Flag, quantity
 from perfmodel.work.layers.attention import Attention
+from perfmodel.work.layers.recurrent import states_read
 from perfmodel.work.operation import Matrix, Operation, product
 from perfmodel.work.step import Step
 
@@ -72,7 +73,7 @@ class RelativeAttention(Attention):
         qkv, profiles, output = self.costs(hidden, precision)
         tokens = step.tokens
         yield product(qkv, tokens=tokens, calls=calls)
-        states = sum([group.count * (1 + minimum(group.past, 1)) for group in step.groups])
+        states = sum([group.count + states_read(group) for group in step.groups])
         yield Operation.trusted(
             name="convolution",
             kind="scan",

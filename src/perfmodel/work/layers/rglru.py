@@ -71,7 +71,7 @@ class RgLru(Recurrent):
         block = self.channels if self.gate_blocks == 1 else self.channels // self.gate_blocks
         return (
             Matrix("in", hidden, 2 * self.channels),
-            Matrix("gates", block, 2 * self.channels),
+            Matrix("gates", block, 2 * block, self.gate_blocks),
             Matrix("output", self.channels, hidden),
         )
 

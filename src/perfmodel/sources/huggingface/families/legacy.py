@@ -166,6 +166,20 @@ def openai_gpt(c: Config) -> ModelShape:
     return decoder(c, multihead(c, **after), inner, tied=True, norm=None, embedding=positions)
 
 
+def git(c: Config) -> ModelShape:
+    """GitConfig: BERT's layers, causal: norms after each and after the table of 1024 positions."""
+    after: dict[str, Any] = {"norm": None, "post_norm": "layer"}
+    table = Embedding(positions=c.count("max_position_embeddings", 1024), norm="layer")
+    return decoder(
+        c,
+        multihead(c, **after),
+        plain(c.count("intermediate_size"), **after),
+        norm=None,
+        embedding=table,
+        head_bias=True,
+    )
+
+
 # -- positions that are computed --------------------------------------------------------------
 
 

@@ -186,6 +186,8 @@ def attention_or_scan(c: Config, kinds: list[str], kv_heads: int | None) -> Colu
     """Attention and Mamba-2 with the flags of BambaConfig."""
     bias, scan_bias = c.flag("attention_bias", False), c.flag("mamba_proj_bias", False)
     full = attention(c, kv_heads=kv_heads, qkv_bias=bias, output_bias=bias)
+    if LINEAR not in kinds:
+        return by_kind(kinds, {FULL: full})  # without a scan, none of its sizes need be told
     scan = scan_of_heads(c, expanded(c), bias=scan_bias, output_bias=scan_bias)
     return by_kind(kinds, {FULL: full, LINEAR: scan})
 

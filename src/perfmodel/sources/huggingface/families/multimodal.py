@@ -9,9 +9,10 @@ from perfmodel.base._messages import shown
 from perfmodel.base.errors import UnsupportedModelError
 from perfmodel.sources.huggingface.config import Config
 from perfmodel.sources.huggingface.families.decoders import DECODERS
+from perfmodel.sources.huggingface.families.legacy import git
 from perfmodel.sources.huggingface.families.parts import Family, copy
 from perfmodel.sources.huggingface.families.section_texts import SECTION_TEXTS, chameleon
-from perfmodel.sources.huggingface.families.sections import SECTION_SIZES
+from perfmodel.sources.huggingface.families.sections import GIT, SECTION_SIZES
 from perfmodel.sources.huggingface.towers import hearing, joints, remote
 from perfmodel.sources.huggingface.towers.joints import Joint, both
 from perfmodel.work.shape import ModelShape
@@ -164,6 +165,7 @@ MULTIMODAL: Final = {
     "gemma4_unified": generating(
         "Gemma4Unified", "gemma4_unified_text", joint=joints.gemma4_unified, tied=True
     ),
+    "git": Family(("GitForCausalLM",), beside(git, joints.git), defaults=GIT),
     "glm46v": generating("Glm46V", "glm4v_text", joint=joints.glm4v, any_text=True),
     "glm4v": generating("Glm4v", "glm4v_text", joint=joints.glm4v, tie="either"),
     "glm4v_moe": generating("Glm4vMoe", "glm4v_moe_text", joint=joints.glm4v, tie="either"),
@@ -283,6 +285,7 @@ MULTIMODAL: Final = {
         ("Phi4MultimodalForCausalLM",),
         beside(DECODERS["phi3"].read, hearing.phi4_multimodal),
     ),
+    "phi4mm": Family(("Phi4MMForCausalLM",), beside(DECODERS["phi3"].read, remote.phi4mm)),
     "pp_chart2table": generating(
         "GotOcr2", "qwen2", joint=joints.got_ocr2, tied=True, any_text=True
     ),

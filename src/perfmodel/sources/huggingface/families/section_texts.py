@@ -210,6 +210,7 @@ SECTION_TEXTS: Final[dict[str, Family]] = {
     "deepseek_ocr2_text": Family((), deepseek_ocr2_text),
     "emu3_text_model": alike("llama"),
     "ernie4_5_vl_moe_text": Family((), ernie4_5_vl_moe_text),
+    "exaone4_5_text": alike("exaone4"),
     "glm4v_moe_text": alike("glm4_moe"),
     "glm4v_text": Family((), glm4v_text),
     "glm_ocr_text": Family((), glm_ocr_text),

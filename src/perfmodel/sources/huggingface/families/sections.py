@@ -22,8 +22,11 @@ _LLAMA: Final = _sizes(32000, 4096, 11008, 32, 32)
 _QWEN: Final = _sizes(151936, 4096, 22016, 32, 32)
 _QWEN2_VL: Final = _sizes(152064, 8192, 29568, 80, 64, num_key_value_heads=8)
 _COHERE: Final = _sizes(256000, 8192, 22528, 40, 64)
+_EXAONE4: Final = _sizes(102400, 4096, 16384, 32, 32)
 _GEMMA4: Final = _sizes(262144, 2304, 9216, 30, 8)
 _QWEN3_MOE: Final = {"moe_intermediate_size": 768, "num_experts": 128, "num_experts_per_tok": 8}
+
+GIT: Final = _sizes(30522, 768, 3072, 6, 12)
 
 SECTION_SIZES: Final[dict[str, dict[str, Any]]] = {
     "apertus1p5_text": _sizes(266752, 4096, 14336, 32, 32),
@@ -42,7 +45,8 @@ SECTION_SIZES: Final[dict[str, dict[str, Any]]] = {
     "ernie4_5_vl_moe_text": _sizes(
         103424, 2560, 12288, 28, 20, num_experts=64, num_experts_per_tok=6
     ),
-    "exaone4": _sizes(102400, 4096, 16384, 32, 32),
+    "exaone4": _EXAONE4,
+    "exaone4_5_text": _EXAONE4,
     "gemma": _sizes(256000, 3072, 24576, 28, 16),
     "gemma2": _sizes(256000, 2304, 9216, 26, 8),
     "gemma3_text": _sizes(262208, 2304, 9216, 26, 8),

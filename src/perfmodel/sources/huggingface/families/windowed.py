@@ -7,6 +7,7 @@ from typing import Final
 
 from perfmodel.base.errors import UnsupportedModelError
 from perfmodel.sources.huggingface.config import Config
+from perfmodel.sources.huggingface.families.mla import mtp_blocks
 from perfmodel.sources.huggingface.families.parts import (
     FULL,
     SLIDING,
@@ -62,8 +63,8 @@ def cohere_compass_text(c: Config) -> ModelShape:
 def exaone4(c: Config) -> ModelShape:
     """Exaone4Config: 32 KV heads; norms only after, and on each query and key head."""
     mixer = attention(c, kv_heads=32, qk_norm="head", norm=None, post_norm="rms")
-    mixers = windows(c, mixer, exaone_rule(c))
-    return decoder(c, mixers, feedforward(c, norm=None, post_norm="rms"))
+    mixers, inner = windows(c, mixer, exaone_rule(c)), feedforward(c, norm=None, post_norm="rms")
+    return decoder(c, mixers, inner, mtp=mtp_blocks(c, mixer, inner))
 
 
 def exaone_rule(c: Config) -> Callable[[int], str]:

@@ -265,6 +265,12 @@ def _idefics2(c: Config, hidden: int, tower: Counted) -> int:
     return gated_mlp(tower.width, inner, hidden) + perceiver
 
 
+def _git(c: Config, hidden: int, tower: Counted) -> int:
+    """One matrix and a LayerNorm, and a row for each frame of a video."""
+    frames = c.count_or_zero("num_image_with_embedding", 0)
+    return linear(tower.width, hidden) + norm(hidden) + frames * tower.width
+
+
 def _kimi_k25(c: Config, hidden: int, tower: Counted) -> int:
     """A norm of one patch, two matrices over those that are merged."""
     high, wide = sides(tower.section, "merge_kernel_size", 2)
@@ -445,6 +451,7 @@ chameleon: Final = one(pictures.CHAMELEON_VQ, nothing, "vq_config")
 emu3: Final = one(pictures.EMU3_VQ, nothing, "vq_config")
 apertus1p5: Final = both(one(pictures.APERTUS_VQ, nothing), one(waves.WAVTOKENIZER, nothing, AUDIO))
 idefics2: Final = one(vision.IDEFICS2, _idefics2)
+git: Final = one(vision.GIT, _git)
 kimi_k25: Final = one(own.MOONVIT, _kimi_k25)
 llama4: Final = one(own.LLAMA4, _llama4)
 mllama: Final = one(own.MLLAMA, _mllama)

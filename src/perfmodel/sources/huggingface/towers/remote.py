@@ -7,7 +7,7 @@ from typing import Final
 from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base.errors import UnsupportedModelError
 from perfmodel.sources.huggingface.config import Config
-from perfmodel.sources.huggingface.towers import own, pictures, vision
+from perfmodel.sources.huggingface.towers import audio, own, pictures, vision
 from perfmodel.sources.huggingface.towers.parts import (
     Tower,
     attention,
@@ -60,6 +60,26 @@ def phi3_v(c: Config, hidden: int) -> int:
     return named(section, "model_name") + mlp(joined, hidden, hidden) + 2 * joined
 
 
+def phi4mm(c: Config, hidden: int) -> int:
+    """Phi4MMConfig: SigLIP of 448 pixels, a conformer, and adapters of the decoder for each."""
+    if not c.has_section("audio_processor"):
+        return 0
+    told = c.section("audio_processor").section("config", PHI4MM_NAMES)
+    bias, stem = told.section("relative_attention_bias_args"), told.section("nemo_conv_settings")
+    more = {"bias_max_distance": bias.count("t5_bias_max_distance", 1000)}
+    more["nemo_conv_channels"] = stem.count("conv_channels", 1024)
+    heard = audio.phi4_multimodal(
+        c.section("audio_processor").section("config", PHI4MM_NAMES, more)
+    ) + 2 * mlp(told.count("hidden_size", 1024), hidden, hidden)
+    seen = vision.siglip(Config(vision.PHI4.defaults)) + mlp(1152, hidden, hidden) + 2 * 1152
+    ranks = sum(c.section(key).count("r") for key in ("vision_lora", "speech_lora"))
+    heads, groups = c.count("num_attention_heads"), c.count("num_key_value_heads")
+    inner = c.count("intermediate_size")
+    keys = 2 * groups * (hidden // heads)
+    ends = (hidden + hidden + keys) + (hidden + hidden) + (hidden + 2 * inner) + (inner + hidden)
+    return seen + heard + c.count("num_hidden_layers") * ranks * ends
+
+
 def kimi_vl(c: Config, hidden: int) -> int:
     """KimiVLConfig: MoonViT; a norm of one patch, two matrices over four of them."""
     if not c.has_section("vision_config"):
@@ -110,7 +130,7 @@ def deepseek_vl_v2(c: Config, hidden: int) -> int:
     if c.has("tile_tag"):
         c.choice("tile_tag", ("2D",))
     seen, joined = c.section("vision_config"), c.section("projector_config")
-    told = (seen.text("model_name"), joined.text("projector_type"))
+    told = (seen.text("model_name"), joined.text("projector_type") or "downsample_mlp_gelu")
     known = {
         ("deeplip_b_l", "linear"): _deepseek_ocr,
         ("siglip_so400m_patch14_384", "downsample_mlp_gelu"): _deepseek_vl2,
@@ -145,6 +165,11 @@ def _deepseek_vl2(c: Config, hidden: int) -> int:
     )
 
 
+PHI4MM_NAMES: Final = {
+    "hidden_size": ("attention_dim",),
+    "num_attention_heads": ("attention_heads",),
+    "intermediate_size": ("linear_units",),
+}
 INTERN_VIT: Final = Tower(
     own.internvl,
     sizes(3200, 12800, 45, 25, image_size=224, patch_size=14, attention_bias=True),

@@ -174,6 +174,7 @@ QWEN_NAMES: Final = {
 
 CLIP: Final = Tower(clip, sizes(768, 3072, 12, 12, image_size=224, patch_size=32))
 CLIP_LARGE: Final = Tower(clip, sizes(1024, 4096, 24, 16, image_size=224, patch_size=14))
+GIT: Final = Tower(clip, sizes(768, 3072, 12, 12, image_size=224, patch_size=16))
 SIGLIP: Final = Tower(siglip, sizes(768, 3072, 12, 12, image_size=224, patch_size=16))
 SIGLIP2: Final = Tower(siglip2, sizes(768, 3072, 12, 12, num_patches=256, patch_size=16))
 SIGLIP2_HEADLESS: Final = Tower(
