@@ -485,6 +485,9 @@ def _consistent(kind: type[Layer], drawn: dict[str, Any]) -> dict[str, Any]:
         fixed["heads"] *= drawn["output_groups"]
         if drawn["ratio"] is None:
             fixed |= {"overlap": False, "indexer": None}
+        elif drawn["indexer"] is not None:
+            sizes = {name: getattr(drawn["indexer"], name) for name in ("heads", "dim", "top_k")}
+            fixed["indexer"] = Indexer(**sizes)
     if issubclass(kind, LatentAttention):
         if drawn["window"] is not None:
             fixed["indexer"] = None

@@ -230,3 +230,10 @@ def test_a_missing_extra_is_named(tmp_path):
     assert done.returncode != 0
     assert 'pip install "perfmodel[cli]"' in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_a_checkpoint_s_own_precision_is_what_is_predicted(capsys):
+    text = out(capsys, "predict", "gpt-oss-120b", "--gpu", "h200-sxm", "--batch", "64")
+    assert "checkpoint-mxfp4" in text
+    assert "memory, checkpoint-mxfp4: holds up to 1,0" in text  # beside 65 GB of weights
+    assert "no preset" not in text

@@ -19,6 +19,7 @@ from perfmodel.base.errors import (
     UnsupportedModelError,
 )
 from perfmodel.sources.huggingface.families.table import FAMILIES
+from perfmodel.work.step import Group, Step
 
 BF16 = pm.Precision.preset("bf16")
 LLAMA, QWEN3 = MINIMAL["llama"], MINIMAL["qwen3"]
@@ -390,6 +391,12 @@ def test_architecture_may_be_absent() -> None:
         assert pm.read_hf(LLAMA | {"architectures": named}) == pm.read_hf(LLAMA)
 
 
+def heads(shape: pm.ModelShape) -> list[Any]:
+    """What the output heads of a step of one token compute."""
+    step = Step(groups=(Group(count=1, new=1),))
+    return [op.flops for op in pm.forward(shape, step, "bf16") if op.name == "head"]
+
+
 def test_a_class_without_a_head() -> None:
     # intfloat/e5-mistral-7b-instruct: 7,110,660,096 elements on the Hub, Mistral less its head.
     whole = KNOWN["Mistral-7B-v0.1"]
@@ -404,7 +411,7 @@ def test_a_tied_head_takes_no_table_with_it() -> None:
     tied = LLAMA | {"tie_word_embeddings": True}
     bare = pm.read_hf(tied | {"architectures": ["LlamaModel"]})
     assert bare.params == pm.read_hf(tied).params
-    assert not any(op.name == "head" for op in pm.forward(bare, pm.Step.prefill(8), "bf16"))
+    assert heads(bare) == []
 
 
 @pytest.mark.parametrize(
@@ -415,8 +422,7 @@ def test_a_class_with_labels(more: dict[str, Any], rows: int) -> None:
     bare, scoring = pm.read_hf(LLAMA | {"architectures": ["LlamaModel"]}), LLAMA | named | more
     shape = pm.read_hf(scoring)
     assert shape.params == bare.params + rows * LLAMA["hidden_size"]
-    [head] = [op for op in pm.forward(shape, pm.Step.decode(1, 8), "bf16") if op.name == "head"]
-    assert head.flops == 2 * rows * LLAMA["hidden_size"]
+    assert heads(shape) == [2 * rows * LLAMA["hidden_size"]]
 
 
 def test_more_labels_than_tokens() -> None:
@@ -425,10 +431,9 @@ def test_more_labels_than_tokens() -> None:
 
 
 def test_a_reward_is_one_row_where_the_class_has_no_more() -> None:
-    config = MINIMAL["internlm2"] | {"architectures": ["InternLM2ForRewardModel"]}
-    plain = pm.read_hf(MINIMAL["internlm2"])
-    lost = (plain.vocab - 1) * plain.hidden
-    assert pm.read_hf(config).params == plain.params - lost
+    config = LLAMA | {"model_type": "internlm2", "architectures": ["InternLM2ForRewardModel"]}
+    whole = pm.read_hf(config | {"architectures": ["InternLM2ForCausalLM"]})
+    assert pm.read_hf(config).params == whole.params - 99 * 64
     qwen = MINIMAL["qwen2"] | {"architectures": ["Qwen2ForRewardModel"]}
     refused(qwen, UnsupportedModelError, "config.architectures:", "Qwen2ForRewardModel")
 

@@ -27,6 +27,7 @@ from strategies import (
     gpus,
     groups,
     hiddens,
+    indexers,
     layers_of,
     named_precisions,
     pasts,
@@ -53,6 +54,7 @@ from perfmodel.work.layers import (
     LightningAttention,
     Mamba,
     Mamba2,
+    MatrixMemory,
     MixtureOfExperts,
     MixtureOfHeads,
     NGramEmbedding,
@@ -130,6 +132,10 @@ def copy(layer: Layer, **changes: Any) -> Layer:
     return layer.model_copy(update=known)
 
 
+def selects(layer: Layer) -> bool:
+    return getattr(layer, "indexer", None) is not None
+
+
 def unchunked(layer: Layer) -> Layer:
     """The layer in a form whose FLOPs are a sum over tokens, whatever the pass they are in."""
     if isinstance(layer, LatentAttention) and layer.form == "auto":
@@ -168,6 +174,51 @@ def some(values: st.SearchStrategy[Any], condition: Callable[[Any], bool]) -> An
 def declares(kind: type[Layer], name: str) -> type[Layer]:
     """The class whose strategy of a field holds for a kind."""
     return next(parent for parent in kind.__mro__ if name in FIELDS.get(parent, {}))
+
+
+# Fields of a kind that change nothing by themselves.
+WITHOUT_EFFECT: dict[type[Layer], set[str]] = {
+    # There is no convolution.
+    LightningAttention: {"conv_kernel", "conv_state"},
+    MatrixMemory: {"conv_kernel", "conv_state"},
+    # They change together, or contradict each other.
+    MixtureOfHeads: {"heads", "kv_heads", "top_k"},
+    # Every token by itself, whatever the scan.
+    **dict.fromkeys(NO_CHUNKED_FORM, {"scan", "chunk_size"}),
+}
+
+
+def all_numbers(layer: Layer) -> list[Any]:
+    """What is known of a layer, as far as one can ask."""
+    model = alone(layer)
+    found: list[Any] = [model.params, model.active_params, model.non_embedding_params]
+    groups = (
+        pm.Group(count=3, new=1, past=4000),
+        pm.Group(count=2, new=300, past=77, shared_past=9),
+        pm.Group(count=1, new=5000),
+    )
+    found += [model.weight_bytes("bf16"), model.state_bytes("bf16")]
+    for group in groups:
+        found.append(model.cache_of(group, BF16))
+        found += map(counted, run(layer, group, small_steps="separate"))
+    return found
+
+
+@each_kind
+def test_every_field_of_a_kind_changes_something(kind):
+    def matters(pair: tuple[Layer, Layer], name: str) -> bool:
+        layer, other = pair
+        try:
+            changed = layer.model_copy(update={name: getattr(other, name)})
+        except InvalidValueError:
+            return False
+        return changed != layer and all_numbers(changed) != all_numbers(layer)
+
+    pairs = st.tuples(layers_of(kind), layers_of(kind))
+    # A variant is a name, by which a precision may tell its parts.
+    idle = {"kind", "variant", *kind.LACKS} | WITHOUT_EFFECT.get(kind, set())
+    for name in sorted(set(kind.model_fields) - idle):
+        some(pairs, lambda pair, name=name: matters(pair, name))
 
 
 @each_kind
@@ -477,6 +528,106 @@ def test_a_group_is_as_many_groups_of_one_sequence_each(
     assert close(model.cache_of(whole, precision), count * model.cache_of(single, precision))
 
 
+# -- attention, pair by pair -----------------------------------------------------------------------
+
+
+def attended(layer: Layer, position: int) -> range:
+    """Tokens before a query, itself included, that it may attend; of them, it may select some."""
+    if layer.window is not None:
+        return range(max(position + 1 - layer.window, 0), position + 1)
+    chunk = getattr(layer, "chunk", None)
+    return range(0 if chunk is None else position - position % chunk, position + 1)
+
+
+short = st.integers(1, 40)
+short_groups = st.builds(
+    lambda count, new, past, part: pm.Group(
+        count=count, new=new, past=past, shared_past=int(part * past)
+    ),
+    count=st.integers(1, 5), new=st.just(1) | short, past=st.just(0) | short, part=st.floats(0, 1),
+)  # fmt: skip
+
+
+def queries(group: pm.Group) -> range:
+    return range(group.past, group.context)
+
+
+def read_once(group: pm.Group, positions: set[int]) -> int:
+    """Reads of some of the past, where what all sequences share is read once."""
+    past = {p for p in positions if p < group.past}
+    shared = {p for p in past if p < group.shared_past}
+    return len(shared) + group.count * len(past - shared)
+
+
+@pytest.mark.parametrize("kind", [*ATTENTION, LatentAttention], **names)
+@few
+@given(data=st.data(), group=short_groups, precision=precisions())
+def test_attention_meets_the_pairs_and_reads_the_tokens_of_a_loop(kind, data, group, precision):
+    layer = data.draw(layers_of(kind))
+    if kind is LatentAttention and layer.form == "auto":
+        layer = copy(layer, form=data.draw(st.sampled_from(["absorbed", "expanded"])))
+    [op] = [op for op in run(layer, group, precision=precision)
+            if op.kind == "attention" and op.name != "indexer"]  # fmt: skip
+    within = [set(attended(layer, p)) for p in queries(group)]
+    most = layer.indexer.top_k if selects(layer) else math.inf
+    pairs = group.count * sum(min(len(seen), most) for seen in within)
+    assert op.pairs == pairs
+    if kind is not LatentAttention:
+        widths = layer.heads * (layer.head_dim + (layer.value_dim or layer.head_dim))
+        assert op.flops == 2 * widths * pairs * (2 if layer.differential else 1)
+        one = layer.kv_heads * (layer.head_dim + (layer.value_dim or layer.head_dim))
+    elif layer.form == "absorbed":
+        assert op.flops == 2 * layer.heads * (2 * layer.kv_rank + layer.rope_dim) * pairs
+        one = layer.kv_rank + layer.rope_dim
+    else:
+        key = layer.nope_dim + layer.rope_dim
+        assert op.flops == 2 * layer.heads * (key + layer.value_dim) * pairs
+        [up] = [op for op in run(layer, group, precision=precision) if op.name == "kv_up"]
+        new = group.count * group.new
+        assert up.tokens == read_once(group, set().union(*within)) + new
+        one = layer.rope_dim  # the latents are read by what expands them
+    if selects(layer) and getattr(layer, "form", None) != "expanded":
+        return  # which tokens, is not known: no fewer than one query selects
+    read = read_once(group, set().union(*within))
+    limits = [group.new, layer.window, getattr(layer, "chunk", None)]
+    written = group.count * min(limit for limit in limits if limit is not None)
+    moved = read + (0 if layer.shares_kv else written)
+    assert close(op.kv_bytes, precision.kv.nbytes(one) * moved)
+
+
+@pytest.mark.parametrize("kind", [Attention, LatentAttention, CompressedAttention], **names)
+@few
+@given(data=st.data(), group=short_groups, indexer=indexers)
+def test_an_indexer_scores_each_key_or_entry_before_a_query(kind, data, group, indexer):
+    given_: dict[str, Any] = {"window": None, "chunk": None}
+    if kind is CompressedAttention:
+        given_ = {"ratio": data.draw(st.integers(1, 5))}
+    known = {name: value for name, value in given_.items() if name in kind.model_fields}
+    layer = data.draw(layers_of(kind, indexer=indexer, **known))
+    indexer = layer.indexer
+    found = [op for op in run(layer, group) if op.name == "indexer"]
+    if indexer.shared:
+        assert not found
+        return
+    merged = layer.ratio if kind is CompressedAttention else indexer.pool
+    pairs = group.count * sum((p + 1) // merged for p in queries(group))
+    assert found[0].pairs == pairs
+    each = indexer.heads * (indexer.dim + 1 if indexer.weighted else indexer.dim)
+    assert found[0].flops == 2 * each * pairs
+
+
+@few
+@given(layer=layers_of(CompressedAttention), group=short_groups)
+def test_compressed_attention_meets_the_window_and_the_entries_of_a_loop(layer, group):
+    [op] = [op for op in run(layer, group) if op.kind == "attention" and op.name != "indexer"]
+    most = layer.indexer.top_k if selects(layer) else math.inf
+    entries = [0 if layer.ratio is None else (p + 1) // layer.ratio for p in queries(group)]
+    window = sum(len(attended(layer, p)) for p in queries(group))
+    pairs = group.count * (window + sum(min(n, most) for n in entries))
+    assert op.pairs == pairs
+    assert op.flops == 2 * 2 * layer.heads * layer.head_dim * pairs
+
+
 # -- experts ---------------------------------------------------------------------------------------
 
 
@@ -714,10 +865,6 @@ def test_a_state_is_read_once_and_written_once(kind, data, step, precision, hidd
     ]
     again = run(layer, *later, precision=precision, hidden=hidden)
     assert total(again, "kv_bytes", "scan") == total(found, "kv_bytes")
-
-
-def selects(layer: Layer) -> bool:
-    return getattr(layer, "indexer", None) is not None
 
 
 @each_that_runs

@@ -257,6 +257,50 @@ DEEPSEEK_OCR: dict[str, Any] = {
 }  # fmt: skip
 
 
+DEEPSEEK_VL2_TINY: dict[str, Any] = {
+    "model_type": "deepseek_vl_v2",
+    "language_config": DEEPSEEK_OCR["language_config"],
+    "projector_config": {"model_type": "mlp_projector", "n_embed": 1280},
+    "tile_tag": "2D",
+    "vision_config": {"model_name": "siglip_so400m_patch14_384", "mlp_ratio": 3.7362},
+}
+EXAONE45_33B: dict[str, Any] = {
+    "model_type": "exaone4_5",
+    "tie_word_embeddings": False,
+    "text_config": sizes(
+        5120, 27392, 64, 40, 8, 153600,
+        model_type="exaone4_5_text", num_nextn_predict_layers=1, sliding_window_pattern="LLLG",
+    ),
+    "vision_config": {
+        "depth": 28, "hidden_size": 2048, "intermediate_size": 5120, "num_heads": 32,
+        "num_key_value_heads": 8, "out_hidden_size": 5120, "patch_size": 14,
+        "spatial_merge_size": 2, "temporal_patch_size": 2, "fullatt_block_indexes": [6, 13, 20, 27],
+    },
+}  # fmt: skip
+PHI4_MULTIMODAL: dict[str, Any] = sizes(3072, 8192, 32, 24, 8, 200064, tie_word_embeddings=True) | {
+    "model_type": "phi4mm",
+    "architectures": ["Phi4MMForCausalLM"],
+    "audio_processor": {
+        "name": "cascades",
+        "config": {
+            "attention_dim": 1024, "attention_heads": 16, "linear_units": 1536, "num_blocks": 24,
+            "depthwise_multiplier": 1, "depthwise_separable_out_channel": 1024, "kernel_size": 3,
+            "ext_pw_out_channel": 1024, "time_reduction": 8,
+            "nemo_conv_settings": {"conv_channels": 1024},
+            "relative_attention_bias_args": {"type": "t5", "t5_bias_max_distance": 500},
+        },
+    },
+    "vision_lora": {"r": 256, "lora_alpha": 512},
+    "speech_lora": {"r": 320, "lora_alpha": 640},
+}  # fmt: skip
+GIT_BASE: dict[str, Any] = {
+    "model_type": "git",
+    "architectures": ["GitForCausalLM"],
+    "tie_word_embeddings": False,
+    "vision_config": {"model_type": "git_vision_model"},
+}
+
+
 class Known(NamedTuple):
     """A config, the elements of its published checkpoint, and those that are no parameter of it.
 
@@ -270,6 +314,7 @@ class Known(NamedTuple):
 
 KNOWN = {
     "DeepSeek-OCR": Known(DEEPSEEK_OCR, 3_336_106_240),
+    "EXAONE-4.5-33B": Known(EXAONE45_33B, 34_350_097_664),
     "InternVL3-8B": Known(INTERNVL3_8B, 7_944_373_760),
     "Kimi-K2.5": Known(KIMI_K25, 1_026_879_376_368, rest=60 * 384),  # a router's correction bias
     "Llama-3.2-11B-Vision": Known(LLAMA_32_11B, 10_670_220_835),
@@ -277,15 +322,23 @@ KNOWN = {
     "MiniCPM-V-2.6": Known(MINICPM_V_26, 8_099_175_152),
     "Mistral-Small-3.1": Known(MISTRAL_SMALL, 24_011_361_280),
     "Phi-3-vision": Known(PHI3_VISION, 4_146_621_440),
+    # A mean and a deviation of each of 80 bands of sound.
+    "Phi-4-multimodal": Known(PHI4_MULTIMODAL, 5_574_460_384, rest=2 * 80),
     "Qwen2-VL-2B": Known(QWEN2_VL_2B, 2_208_985_600),
     "Qwen2.5-VL-7B": Known(QWEN25_VL_7B, 8_292_166_656),
     "Qwen3-VL-30B-A3B": Known(QWEN3_VL_30B, 31_070_754_032),
     "Voxtral-Mini-3B": Known(VOXTRAL_3B, 4_676_271_104),
+    "deepseek-vl2-tiny": Known(DEEPSEEK_VL2_TINY, 3_370_501_440),
     "gemma-3-27b-it": Known(GEMMA3_27B, 27_432_406_640),
     # Keys, values and their norms of the 10 layers that share those of others.
     "gemma-3n-E2B-it": Known(GEMMA3N_E2B, 5_439_438_272, rest=10 * (2 * 2 * 256 * 2048 + 256)),
     # A copy of the table, which is tied.
     "gemma-4-26B-A4B": Known(GEMMA4_26B, 26_544_131_376, rest=262_144 * 2816),
+    "git-base": Known(GIT_BASE, 176_619_066),
+    # Six frames, and the numbers of the positions, which are stored.
+    "git-base-vatex": Known(
+        GIT_BASE | {"num_image_with_embedding": 6}, 176_624_895, rest=1024 + 197
+    ),
     "llava-1.5-7b-hf": Known(LLAVA_7B, 7_063_427_072),
     "paligemma-3b-pt-224": Known(PALIGEMMA_3B, 2_923_466_480),
 }
@@ -298,7 +351,8 @@ KNOWN = {
 def test_decoder_and_towers_make_what_is_published(name: str) -> None:
     known = KNOWN[name]
     shape = pm.read_hf(known.config)
-    assert shape.params + shape.tower_params + known.rest == known.published
+    found = shape.params + shape.tower_params + shape.mtp_params
+    assert found + known.rest == known.published
 
 
 def test_what_stands_in_memory_includes_the_towers() -> None:

@@ -129,6 +129,23 @@ def test_critical_context_of_llama_8b():
 # -- experts ------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "key", ["jamba-1.5-mini", "minimax-text-01", "lfm2-1.2b", "llama-3.1-8b", "deepseek-v3"]
+)
+def test_the_critical_context_parts_contexts_with_a_ridge_from_those_without(key):
+    # Of a model with states, the first token finds none to read: no line goes through it.
+    model = pm.model(key)
+    critical = pm.critical_context(model, H100, precision="bf16")
+    assert pm.step_ridge_batch(model, H100, context=int(critical) - 1, precision="bf16") > 0
+    with pytest.raises(pm.errors.NoRidgeError):
+        pm.step_ridge_batch(model, H100, context=int(critical) + 1, precision="bf16")
+
+
+def test_closed_forms_that_experts_have_not_are_refused():
+    with pytest.raises(pm.errors.InvalidValueError, match="without experts"):
+        s.max_batch_for_time(model=pm.model("mixtral-8x7b"), gpu=H100, precision="bf16")
+
+
 def test_experts_move_the_ridge_by_total_over_active():
     # E experts of three d x f matrices and a router of d x E; a token meets the router and k_e.
     layer = s.any_experts().blocks[0][1][0]

@@ -27,6 +27,7 @@ from perfmodel.base.errors import (
     UnsupportedFormatError,
     one_line,
 )
+from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Origin
 from perfmodel.base.units import si
 from perfmodel.interfaces._tables import (
@@ -172,7 +173,7 @@ def predict(
     elif explain:
         print("\n\n".join(i.note if isinstance(i, Row) else i.explain() for i in found))
     else:
-        _print_prediction(shape, chip, rows, attended)
+        _print_prediction(shape, chip, rows, attended, names)
 
 
 def _attempt(
@@ -199,13 +200,16 @@ def _attempt(
         return Row(*names, batch=batch, context=length, note=str(error))
 
 
-def _print_prediction(shape: ModelShape, chip: GpuSpec, rows: list[Row], context: int) -> None:
-    precisions = list(dict.fromkeys(row.precision for row in rows))
+def _print_prediction(
+    shape: ModelShape, chip: GpuSpec, rows: list[Row], context: int, names: list[str | None]
+) -> None:
+    # A checkpoint's own precision has a name that is no preset's.
+    precisions = {found.name: found for found in map(shape.resolve_precision, names)}
     print(f"{shape.name} ({shape.params:,} parameters) on {chip.name}, {', '.join(precisions)}")
     decoded = [row for row in rows if row.phase == "decode"]
     first = {"batch": "batch", "precision": "precision"}
     print_table(step_table(f"decode, {context:,} tokens of context", first, decoded))
-    for precision in precisions:
+    for precision in precisions.values():
         print(_held(shape, chip, context, precision))
     read = [row for row in rows if row.phase == "prefill"]
     first = {"prompt": "context", "precision": "precision"}
@@ -213,13 +217,13 @@ def _print_prediction(shape: ModelShape, chip: GpuSpec, rows: list[Row], context
     print("At the roofs, one operation after another: ideal, dense peaks. --explain says how.")
 
 
-def _held(shape: ModelShape, chip: GpuSpec, context: int, precision: str) -> str:
+def _held(shape: ModelShape, chip: GpuSpec, context: int, precision: Precision) -> str:
     """How many sequences the memory holds, or why none."""
     try:
         size = max_batch(shape, chip, context=context, precision=precision)
     except PerfModelError as error:
-        return f"memory, {precision}: {error}"
-    return f"memory, {precision}: holds up to {size:,} sequences of {context:,} tokens"
+        return f"memory, {precision.name}: {error}"
+    return f"memory, {precision.name}: holds up to {size:,} sequences of {context:,} tokens"
 
 
 # -- compare ----------------------------------------------------------------------------------

@@ -29,6 +29,10 @@ def end_of(config: Config, family: Family) -> End:
                 ends = {stem + ending: end for ending, end in _ENDS.items()} | ends
                 if name in _REWARDS:
                     ends[f"{stem}ForRewardModel"] = _REWARDS[name]
+        if name.endswith("ForConditionalGeneration"):
+            ends.setdefault(
+                f"{name.removesuffix('ForConditionalGeneration')}ForCausalLM", _without_towers
+            )
     known = [ends[name] for name in listed if isinstance(name, str) and name in ends]
     if not known:
         raise UnsupportedModelError(
@@ -40,6 +44,11 @@ def end_of(config: Config, family: Family) -> End:
 
 def _as_it_is(_config: Config, shape: ModelShape) -> ModelShape:
     return shape
+
+
+def _without_towers(_config: Config, shape: ModelShape) -> ModelShape:
+    """The decoder of a model with towers."""
+    return shape.model_copy(update={"tower_params": 0})
 
 
 def _bare(config: Config, shape: ModelShape) -> ModelShape:

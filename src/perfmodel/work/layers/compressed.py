@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
+from perfmodel.base._messages import shown
 from perfmodel.base._num import Num, minimum
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Format, Precision
@@ -62,6 +63,13 @@ class CompressedAttention(Layer):
             raise InvalidValueError(
                 "CompressedAttention.ratio: required by an overlap and by an indexer, but missing"
             )
+        if self.indexer is not None:
+            heads, dim, top_k = self.indexer.heads, self.indexer.dim, self.indexer.top_k
+            if self.indexer != Indexer(heads=heads, dim=dim, top_k=top_k):
+                raise InvalidValueError(
+                    "CompressedAttention.indexer: expected heads, dim and top_k alone, for entries "
+                    f"are merged as the layer's own, got {shown(self.indexer)}"
+                )
         return self
 
     @property
