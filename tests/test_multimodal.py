@@ -361,6 +361,14 @@ def test_what_stands_in_memory_includes_the_towers() -> None:
     assert shape.weight_bytes("bf16") == 2 * 7_063_427_072
 
 
+def test_the_class_of_the_decoder_alone_has_no_towers() -> None:
+    # Some files name it at the top, beside the sections of the whole.
+    whole = pm.read_hf(GEMMA3_27B)
+    alone = pm.read_hf(GEMMA3_27B | {"architectures": ["Gemma3ForCausalLM"]})
+    assert (alone.params, alone.tower_params) == (whole.params, 0)
+    assert whole.tower_params > 0
+
+
 def test_llama4_scout_activates_17_billion() -> None:
     shape = pm.read_hf(SCOUT)
     # All but 15 of 16 experts in each of 48 layers.

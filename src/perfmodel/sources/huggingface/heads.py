@@ -21,18 +21,7 @@ def end_of(config: Config, family: Family) -> End:
     listed = named if isinstance(named, list) else [named]
     if named is None or not listed:
         return _as_it_is
-    ends: dict[str, End] = dict.fromkeys(family.architectures, _as_it_is)
-    for name in family.architectures:
-        for generating in ("ForCausalLM", "LMHeadModel"):
-            if name.endswith(generating):
-                stem = name.removesuffix(generating)
-                ends = {stem + ending: end for ending, end in _ENDS.items()} | ends
-                if name in _REWARDS:
-                    ends[f"{stem}ForRewardModel"] = _REWARDS[name]
-        if name.endswith("ForConditionalGeneration"):
-            ends.setdefault(
-                f"{name.removesuffix('ForConditionalGeneration')}ForCausalLM", _without_towers
-            )
+    ends = _ends(family)
     known = [ends[name] for name in listed if isinstance(name, str) and name in ends]
     if not known:
         raise UnsupportedModelError(
@@ -40,6 +29,21 @@ def end_of(config: Config, family: Family) -> End:
             f"got {shown(named)}"
         )
     return _as_it_is if _as_it_is in known else known[0]
+
+
+def _ends(family: Family) -> dict[str, End]:
+    """By the name of the class: the family's own, and those of other names around its decoder."""
+    ends: dict[str, End] = {}
+    for name in family.architectures:
+        for generating in ("ForCausalLM", "LMHeadModel"):
+            if name.endswith(generating):
+                stem = name.removesuffix(generating)
+                ends |= {stem + ending: end for ending, end in _ENDS.items()}
+        if name.endswith("ForConditionalGeneration"):
+            stem = name.removesuffix("ForConditionalGeneration")
+            ends[f"{stem}ForCausalLM"] = _without_towers
+        ends |= _REWARDS.get(name, {})
+    return ends | dict.fromkeys(family.architectures, _as_it_is)
 
 
 def _as_it_is(_config: Config, shape: ModelShape) -> ModelShape:
@@ -78,7 +82,7 @@ def _with_rows(shape: ModelShape, rows: int) -> ModelShape:
         update={
             "vocab": rows,
             "embedding": copy(embedding, extra_rows=more),
-            "head": copy(head, tied=False, bias=False, width=None),
+            "head": copy(head, tied=False, bias=False),
         }
     )
 
@@ -88,7 +92,9 @@ _ENDS: Final[dict[str, End]] = {
     "TextModel": _bare,
     "ForSequenceClassification": _scoring,
 }
-_REWARDS: Final[dict[str, End]] = {
-    "InternLM2ForCausalLM": lambda _config, shape: _with_rows(shape, 1),
+_REWARDS: Final[dict[str, dict[str, End]]] = {
+    "InternLM2ForCausalLM": {
+        "InternLM2ForRewardModel": lambda _config, shape: _with_rows(shape, 1)
+    },
 }
-"""Classes of ``...ForRewardModel`` whose reward is one row; those of others have layers more."""
+"""Classes whose reward is one row, by that of the head; those of others have layers more."""

@@ -38,26 +38,6 @@ class ShortConvolution(Recurrent):
         """Channels of the convolution [1]."""
         return self.channels
 
-    @property
-    def state_values(self) -> Num:
-        """None: there is no recurrence [1]."""
-        return 0
-
-    @property
-    def passed_values(self) -> Num:
-        """None: there is no recurrence [1]."""
-        return 0
-
-    @property
-    def token_flops(self) -> Num:
-        """None: there is no recurrence [FLOP]."""
-        return 0
-
-    @property
-    def chunk_flops(self) -> Num:
-        """None: there is no recurrence [FLOP]."""
-        return 0
-
     def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
         """In (both gates and the channels) and out."""
         return (
@@ -94,26 +74,6 @@ class ResidualConvolution(Recurrent):
     def conv_channels(self) -> Num:
         """Channels of the convolution [1]."""
         return self.channels
-
-    @property
-    def state_values(self) -> Num:
-        """None: there is no recurrence [1]."""
-        return 0
-
-    @property
-    def passed_values(self) -> Num:
-        """None: there is no recurrence [1]."""
-        return 0
-
-    @property
-    def token_flops(self) -> Num:
-        """None: there is no recurrence [FLOP]."""
-        return 0
-
-    @property
-    def chunk_flops(self) -> Num:
-        """None: there is no recurrence [FLOP]."""
-        return 0
 
     def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
         """None."""

@@ -42,11 +42,6 @@ class LightningAttention(Recurrent):
         return self.heads * self.head_dim
 
     @property
-    def conv_channels(self) -> Num:
-        """None: there is no convolution [1]."""
-        return 0
-
-    @property
     def state_values(self) -> Num:
         """Numbers in the state [1]."""
         return self.width * self.head_dim

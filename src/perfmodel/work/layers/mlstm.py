@@ -42,11 +42,6 @@ class MatrixMemory(Recurrent):
         return self.heads * self.value_dim
 
     @property
-    def conv_channels(self) -> Num:
-        """None: there is no convolution [1]."""
-        return 0
-
-    @property
     def state_values(self) -> Num:
         """Memory, normalizer and largest gate of each head [1]."""
         return self.heads * (self.key_dim * self.value_dim + self.key_dim + 1)

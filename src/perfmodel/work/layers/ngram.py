@@ -53,26 +53,6 @@ class NGramEmbedding(Recurrent):
         """Channels of the convolution: those of all streams [1]."""
         return self.channels
 
-    @property
-    def state_values(self) -> Num:
-        """None: there is no recurrence [1]."""
-        return 0
-
-    @property
-    def passed_values(self) -> Num:
-        """None: there is no recurrence [1]."""
-        return 0
-
-    @property
-    def token_flops(self) -> Num:
-        """None: there is no recurrence [FLOP]."""
-        return 0
-
-    @property
-    def chunk_flops(self) -> Num:
-        """None: there is no recurrence [FLOP]."""
-        return 0
-
     def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
         """A key for every stream, and the value."""
         return (Matrix("key", self.width, self.channels), Matrix("value", self.width, hidden))

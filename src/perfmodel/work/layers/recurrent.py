@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
@@ -32,29 +31,29 @@ class Recurrent(Layer):
     chunk_size: Count = quantity("c_s", "1", "Tokens of a chunk of the chunked form", default=64)
 
     @property
-    @abstractmethod
     def conv_channels(self) -> Num:
         """Channels of the short convolution; 0 for none [1]."""
+        return 0
 
     @property
-    @abstractmethod
     def state_values(self) -> Num:
         """Numbers in the state of the recurrence; 0 for none [1]."""
+        return 0
 
     @property
-    @abstractmethod
     def passed_values(self) -> Num:
         """Numbers that go into the recurrence and come out of it, a token [1]."""
+        return 0
 
     @property
-    @abstractmethod
     def token_flops(self) -> Num:
         """FLOPs of one token in the recurrent form [FLOP]."""
+        return 0
 
     @property
-    @abstractmethod
     def chunk_flops(self) -> Num | None:
         """FLOPs of the matrix products of one chunk; None where there is no such form [FLOP]."""
+        return None
 
     def passing_flops(self, chunks: Num) -> Num:
         """FLOPs of the matrix products that pass the state on from chunk to chunk.

@@ -91,21 +91,6 @@ class ChannelMix(_Shifted):
         """What a table calls it."""
         return "channel mix"
 
-    @property
-    def state_values(self) -> Num:
-        """None: only the last token is kept [1]."""
-        return 0
-
-    @property
-    def passed_values(self) -> Num:
-        """None: there is no recurrence [1]."""
-        return 0
-
-    @property
-    def token_flops(self) -> Num:
-        """None: there is no recurrence [FLOP]."""
-        return 0
-
     def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
         """Key (up), receptance, value (down)."""
         return (
