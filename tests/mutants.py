@@ -125,14 +125,14 @@ MUTANTS = (
     Mutant(
         "the new token is not written to the cache",
         REACH,
-        "return shared + group.count * (past - shared + new)",
-        "return shared + group.count * (past - shared)",
+        "return self.read(group) + self.written(group)",
+        "return self.read(group)",
     ),
     Mutant(
         "a shared prefix is read by everyone",
         REACH,
-        "return shared + group.count * (past - shared + new)",
-        "return group.count * (past + new)",
+        "return shared + group.count * (past - shared)\n\n    def written",
+        "return group.count * past\n\n    def written",
     ),
     Mutant(
         "the output projection is square",
@@ -197,8 +197,8 @@ MUTANTS = (
     Mutant(
         "the window does not clip new tokens",
         REACH,
-        "new = minimum(new, self.window)",
-        "new = maximum(new, self.window)",
+        "else minimum(group.new, limit)",
+        "else maximum(group.new, limit)",
     ),
     Mutant(
         "a window reads all of a shared prefix",
@@ -399,8 +399,8 @@ MUTANTS = (
     Mutant(
         "a state is never read",
         RECURRENT,
-        "group.count * (1 + minimum(group.past, 1))",
-        "group.count * 1",
+        "states_read(group) * state + group.count * new",
+        "group.count * new",
     ),
     Mutant(
         "Mamba-2 has no maps of its state",

@@ -209,7 +209,7 @@ class PeakFlops(fp32, tf32, fp16, bf16, fp8, int8, nvfp4)
 class Precision(name, linear, head, kv, attention, state, parts)
     .formats_of(self, part, default=None)
     .parse(cls, text)
-    .preset(cls, name, *, kv=None)
+    .preset(cls, name, *, kv=None, state=None)
     .rest
     .uniform(cls, name)
 class Source(key, title, publisher, url, date)

@@ -350,8 +350,7 @@ def _without_rows(name: str) -> Format:
     found = format_named(name)
     if found.per_row:
         raise InvalidValueError(
-            f"precision: {found.name} has a scale a matrix row, and neither a KV cache nor a state "
-            f"has rows; expected one of: "
-            f"{', '.join(f.name for f in FORMATS.values() if not f.per_row)}"
+            f"precision: {found.name} has a scale a matrix row, and a KV cache or a state has no "
+            f"rows; expected one of: {', '.join(f.name for f in FORMATS.values() if not f.per_row)}"
         )
     return found
