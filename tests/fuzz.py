@@ -89,7 +89,7 @@ def mutated(config: dict[str, Any], rng: random.Random) -> dict[str, Any]:
         elif change < 0.8:
             owner.pop(key)
         elif change < 0.9 and isinstance(owner, dict):
-            owner[f"{key}{rng.choice(('s', '_', 'x'))}"] = rng.choice(LEAVES)
+            owner[f"{key}{rng.choice(('s', '_', 'x'))}"] = copy.deepcopy(rng.choice(LEAVES))
         else:
             taken = other[source] if not isinstance(other[source], dict | list) else 1
             owner[key] = taken

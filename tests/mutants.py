@@ -16,8 +16,19 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-FIRST = ("test_witnesses.py", "test_conventions.py")  # kills most, and starts fast
+# Part of the package: the tests that a mistake there should fail first.
+NEAREST = {
+    "sources/huggingface/": "test_huggingface.py",
+    "sources/huggingface/quantization.py": "test_quantization.py",
+    "sources/huggingface/schemes.py": "test_quantization.py",
+    "work/layers/delta.py": "test_linear_attention.py",
+    "work/layers/experts.py": "test_experts.py",
+    "work/layers/latent.py": "test_latent.py",
+    "work/layers/mamba.py": "test_recurrent.py",
+    "work/layers/recurrent.py": "test_recurrent.py",
+}
 THEN = (
+    "test_witnesses.py",
     "test_proofs.py",
     "test_catalog.py",
     "test_errors.py",
@@ -40,6 +51,13 @@ class Mutant(NamedTuple):
     file: str
     old: str
     new: str
+
+    @property
+    def nearest(self) -> tuple[str, ...]:
+        """The tests that know most about the file, and are run before all others."""
+        longest = sorted(NEAREST, key=len, reverse=True)
+        found = (NEAREST[part] for part in longest if self.file.startswith(part))
+        return (next(found, "test_witnesses.py"), "test_conventions.py")
 
 
 ATTENTION = "work/layers/attention.py"
@@ -484,7 +502,7 @@ def survives(mutant: Mutant, folder: Path) -> str | None:
     if text.count(mutant.old) != 1:
         return f"its line stands {text.count(mutant.old)} times in {mutant.file}"
     target.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
-    return _unnoticed(folder, FIRST) and _unnoticed(folder, THEN)
+    return _unnoticed(folder, mutant.nearest) and _unnoticed(folder, THEN)
 
 
 def _unnoticed(folder: Path, tests: tuple[str, ...]) -> str | None:

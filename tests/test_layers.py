@@ -92,7 +92,7 @@ each_kind = pytest.mark.parametrize("kind", KINDS, **names)
 each_that_runs = pytest.mark.parametrize("kind", RUN, **names)
 each_recurrent = pytest.mark.parametrize("kind", RECURRENT, **names)
 each_attention = pytest.mark.parametrize("kind", ATTENTION, **names)
-few = settings(max_examples=max(settings().max_examples // 10, 1))  # for each of so many kinds
+few = settings(max_examples=max(settings().max_examples // 15, 1))  # for each of so many kinds
 repeats = st.integers(1, 64)
 
 

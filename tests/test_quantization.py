@@ -401,8 +401,74 @@ def test_what_mlx_writes_is_not_taken_for_the_dtype():
         pm.read_hf(DENSE | {"quantization": {"bits": 4, "group_size": 64}})
 
 
+HOSTILE_LISTS = {
+    "stars": ["*a" * 140 + str(i) for i in range(2000)],
+    "alternatives": [f"re:(a|b|c|d|e|f|g|h)(i|j|k|l|m|n|o|p)x{i}" for i in range(500)],
+    "long expressions": ["re:" + "ab" * 140 + str(i) for i in range(2000)],
+    "names": [f"m{i}" for i in range(60_000)],
+    "brackets": ["model.layers.[0-9].mlp"],
+    "any one": ["model.layers.?.mlp"],
+}
+
+
+@pytest.mark.parametrize("patterns", HOSTILE_LISTS.values(), ids=HOSTILE_LISTS)
+def test_more_patterns_than_a_checkpoint_has_are_refused(patterns):
+    section = {"quant_method": "fp8", "modules_to_not_convert": patterns}
+    with pytest.raises(PerfModelError, match="modules_to_not_convert"):
+        pm.read_hf(DENSE | {"quantization_config": section})
+
+
+@pytest.mark.parametrize(
+    ("section", "words"),
+    [
+        (
+            {"quant_method": "gptq", "bits": 4, "dynamic": {".*mlp.*": {"bits": 5}}},
+            ["dynamic", "5"],
+        ),
+        ({"quant_method": "gptq", "bits": 4, "dynamic": {"a": {"group_size": 0}}}, ["group_size"]),
+        ({"quant_method": "gptq", "bits": 4, "dynamic": [".*"]}, ["dynamic"]),
+        (
+            {"quant_method": "gptq", "bits": 4, "modules_in_block_to_quantize": [["q"]]},
+            ["modules_in"],
+        ),
+        (group(FOUR) | {"kv_cache_scheme": ["fp8"]}, ["kv_cache_scheme"]),
+        (group(FOUR, "fp8"), ["input_activations"]),  # type: ignore[arg-type]
+        (group(FOUR | {"strategy": "nonsense"}), ["strategy", "nonsense"]),
+        (
+            group(FOUR) | {"config_groups": {"g": {"targets": ["Lineaer"], "weights": FOUR}}},
+            ["targets", "Lineaer", "Linear"],
+        ),
+    ],
+)
+def test_contradictions_in_sections_are_refused(section, words):
+    with pytest.raises(PerfModelError) as caught:
+        pm.read_hf(DENSE | {"quantization_config": section})
+    assert all(word in str(caught.value) for word in words), str(caught.value)
+
+
+def test_one_digit_is_one_digit():
+    ten = DENSE | {"num_hidden_layers": 12}
+    section = {"quant_method": "fp8", "modules_to_not_convert": [r"re:.*layers\.[0-9]\.mlp.*"]}
+    shape = pm.read_hf(ten | {"quantization_config": section})
+    rest = 2 * (2 * 1000 * 256 + (2 * 12 + 1) * 256)
+    assert shape.weight_bytes() == 12 * BLOCK + 10 * FEEDFORWARD + rest  # ten stay in two bytes
+
+
+def test_two_words_for_the_dtype_must_agree():
+    with pytest.raises(InvalidValueError, match="contradicts"):
+        pm.read_hf(DENSE | {"dtype": "float32"})
+
+
+def test_a_file_beside_the_config_that_says_nothing_is_an_error(tmp_path: Path):
+    (tmp_path / "config.json").write_text(json.dumps(DENSE))
+    (tmp_path / "hf_quant_config.json").write_text("{}")
+    for source in (tmp_path, tmp_path / "config.json"):
+        with pytest.raises(PerfModelError, match="hf_quant_config"):
+            pm.read_hf(source)
+
+
 def test_a_hostile_list_of_modules_takes_no_time():
-    patterns = ["*a*a*a*a*a*a*a*a*b" for _ in range(2000)] + [
+    patterns = ["*a*a*a*a*a*a*a*a*b" for _ in range(400)] + [
         f"model.layers.{i}.x" for i in range(5000)
     ]
     section = {"quant_method": "fp8", "modules_to_not_convert": patterns}

@@ -154,6 +154,8 @@ def _integral(value: Any, minimum: int) -> int:
     if not _is_number(value):
         raise ValueError(expected)
     try:
+        if not minimum <= value <= MAX_COUNT:  # before a Decimal of a million digits is written out
+            raise ValueError(expected)
         number = int(value)
         if number == value:
             return number

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import Spec
+from perfmodel.base.spec import MAX_LIST, Spec
 from perfmodel.work.layers import (
     Attention,
     FeedForward,
@@ -122,6 +123,10 @@ def to_frame(model: ModelShape, precision: Precision) -> pd.DataFrame:
     """One row a layer, in running order, the ends included."""
     import pandas as pd
 
+    if model.layers > MAX_LIST:
+        raise InvalidValueError(
+            f"to_frame: expected at most {MAX_LIST} blocks, one row a layer, got {model.layers}"
+        )
     return pd.DataFrame(_rows(model, precision))
 
 

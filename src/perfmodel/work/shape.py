@@ -58,7 +58,8 @@ class ModelShape(Spec):
 
     @model_validator(mode="after")
     def _widths_are_known(self) -> Self:
-        coarse = [isinstance(layer, Totals) for _, layers in self.blocks for layer in layers]
+        rows = (*self.blocks, *self.mtp)
+        coarse = [isinstance(layer, Totals) for _, layers in rows for layer in layers]
         if any(coarse) and len(coarse) > 1:
             raise InvalidValueError("ModelShape.blocks: expected one Totals layer alone, got more")
         if not any(coarse) and self.hidden is None:

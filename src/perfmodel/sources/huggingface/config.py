@@ -52,7 +52,7 @@ class Config:
         self._values = values
         self._names = names if names is COMMON_NAMES else {**COMMON_NAMES, **names}
         self._defaults = defaults
-        self._path = path
+        self._path = self.path = path
         self.asked: set[str] = set()
 
     # -- one key --------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ class Config:
                 continue
             self.asked.add(other)
             alias = self._values[other]
-            if found is not None and alias is not None and found != alias:
+            if found is not None and alias is not None and differ(found, alias):
                 raise InvalidValueError(
                     f"{self._path}.{key}: {shown(found)} contradicts {other}, "
                     f"which is {shown(alias)}"
@@ -196,12 +196,18 @@ class Config:
         """Whether there is a config under the key."""
         return isinstance(self.get(key), Mapping)
 
+    def optional_section(self, key: str) -> Config | None:
+        """A config within the config; None where the key is absent or null."""
+        return None if self.get(key) is None else self.section(key)
+
     def told(self) -> list[tuple[str, Mapping[str, Any]]]:
         """The config and its sections that describe a text model, each with its path."""
-        sections = [(key, self._values.get(key)) for key in TEXT_SECTIONS]
-        return [("", self._values)] + [
-            (f"{key}.", section) for key, section in sections if isinstance(section, Mapping)
-        ]
+        found: list[tuple[str, Mapping[str, Any]]] = [("", self._values)]
+        for path, values in found[:]:
+            found += _text_sections(path, values)
+        for path, values in found[1:]:
+            found += _text_sections(path, values)
+        return found
 
     # -- words for errors -----------------------------------------------------------------------
 
@@ -243,3 +249,16 @@ class _Prefixed(set[str]):
         for several in keys:
             for key in several:
                 self.add(key)
+
+
+def differ(one: Any, other: Any) -> bool:
+    """Whether two values are not the same, whatever they are; what cannot tell is."""
+    try:
+        return bool(one != other)
+    except Exception:  # arrays, and objects whose comparison fails
+        return True
+
+
+def _text_sections(path: str, values: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    inner = ((key, values.get(key)) for key in TEXT_SECTIONS)
+    return [(f"{path}{key}.", part) for key, part in inner if isinstance(part, Mapping)]

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from functools import cache
-from itertools import product
+from itertools import combinations, product
 from typing import Any, Final
 
 from perfmodel.base._messages import shown
 from perfmodel.base.errors import UnsupportedModelError
 
-MAX_PATTERNS: Final = 100_000
+MAX_PATTERNS: Final = 50_000
+MAX_GLOBS: Final = 500  # of those that hold for all blocks
 MAX_PATTERN: Final = 300  # characters
 MAX_ALTERNATIVES: Final = 64  # of one pattern
 
@@ -84,10 +85,15 @@ class Modules:
     """A list of modules, asked for the modules of one block after the other."""
 
     def __init__(self, patterns: Iterable[Any], path: str) -> None:
-        self._everywhere: list[str] = []
-        self._in_block: dict[int, list[str]] = {}
-        self._in_blocks_from: list[tuple[str, str]] = []
-        self._known: dict[tuple[tuple[str, ...], tuple[str, ...]], bool] = {}
+        self._path = path
+        self._count = 0
+        self._names: set[str] = set()
+        self._globs: list[str] = []
+        self._at: dict[int, list[str]] = {}
+        self._at_digits: dict[str, list[str]] = {}  # layers.1* is also 10 to 19
+        self._rests: dict[int, tuple[str, ...]] = {}
+        self._same: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._known: dict[tuple[int, tuple[str, ...]], bool] = {}
         for pattern in patterns:
             if not isinstance(pattern, str) or len(pattern) > MAX_PATTERN:
                 raise UnsupportedModelError(f"{path}: {shown(pattern)} is no name of a module")
@@ -95,58 +101,74 @@ class Modules:
                 self._add(glob)
 
     def _add(self, glob: str) -> None:
+        self._count += 1 if "*" not in glob else 3  # patterns take longer to match than names
+        if self._count > MAX_PATTERNS or len(self._globs) > MAX_GLOBS:
+            raise UnsupportedModelError(
+                f"{self._path}: more modules than are read ({MAX_PATTERNS} names, of them "
+                f"{MAX_GLOBS} patterns for all blocks)"
+            )
         found = re.search(r"(?:^|[.*])(?:layers|h|blocks)\.(\d{1,6})(\*?)(?:\.|$)", glob)
         if found is None:
-            self._everywhere.append(glob)
+            if "*" in glob:
+                self._globs.append(glob)
+            else:
+                self._names.add(glob)
             return
         before, rest = glob[: found.start()], glob[found.end() :]
         if re.search(r"visi|visual|audio|mtp|tower|draft", before):
             return  # a tower's layer, or an extra prediction layer's
         if found[2]:
-            self._in_blocks_from.append((found[1], rest))
+            self._at_digits.setdefault(found[1], []).append(rest)
         else:
-            self._in_block.setdefault(int(found[1]), []).append(rest)
+            self._at.setdefault(int(found[1]), []).append(rest)
 
     def in_block(self, block: int) -> tuple[str, ...]:
-        """What the list says of one block alone: blocks that agree in it agree in all."""
-        here = self._in_block.get(block, [])
-        more = [rest for start, rest in self._in_blocks_from if str(block).startswith(start)]
-        return tuple(sorted(here + more))
+        """What the list says of one block alone; blocks that agree in it get the same object."""
+        if block not in self._rests:
+            digits = str(block)
+            here = list(self._at.get(block, ()))
+            for end in range(1, len(digits) + 1):
+                here += self._at_digits.get(digits[:end], ())
+            told = tuple(sorted(set(here)))
+            self._rests[block] = self._same.setdefault(told, told)
+        return self._rests[block]
 
     def mean(self, block: int, names: tuple[str, ...]) -> bool:
         """Whether any of these modules of a block is meant."""
         here = self.in_block(block)
-        known = self._known.get((here, names))
-        if known is None:
-            full = [f"model.layers.0.{name}" for name in names]
-            known = any(_means(p, name) for p in self._everywhere for name in full) or any(
-                _starts(rest, name) for rest in here for name in names
+        key = id(here), names
+        if key not in self._known:
+            self._known[key] = any(self._anywhere(f"model.layers.0.{name}") for name in names) or (
+                any(_here(here, name) for name in names) if here else False
             )
-            self._known[here, names] = known
-        return known
+        return self._known[key]
 
     def mean_head(self) -> bool:
         """Whether the output head is meant, which stands outside the blocks."""
-        names = [f"{owner}{name}" for owner in ("", "model.", "language_model.") for name in _HEADS]
-        return any(_means(pattern, name) for pattern in self._everywhere for name in names)
+        owners = ("", "model.", "language_model.")
+        return any(self._anywhere(f"{owner}{name}") for owner in owners for name in _HEADS)
+
+    def _anywhere(self, name: str) -> bool:
+        """Whether a pattern names the module, one that it is part of, or words of its name."""
+        words = name.split(".")
+        spans = combinations(range(len(words) + 1), 2)
+        if self._names and any(".".join(words[a:b]) in self._names for a, b in spans):
+            return True
+        return any(_means(glob, name) for glob in self._globs)
 
 
-def _means(pattern: str, name: str) -> bool:
-    """Whether a pattern names a module, one that it is part of, or its last words."""
-    if "*" not in pattern:
-        return f".{pattern}." in f".{name}."
-    if max(pattern.split("*"), key=len) not in f"{name}.":  # most patterns mean something else
+def _means(glob: str, name: str) -> bool:
+    """Whether a pattern with stars names a module, or one that it is part of."""
+    if max(glob.split("*"), key=len) not in f"{name}.":  # most patterns mean something else
         return False
-    return _matches(pattern, name) or _matches(f"{pattern}.*", name)
+    return _matches(glob, name) or _matches(f"{glob}.*", name)
 
 
-def _starts(rest: str, name: str) -> bool:
+def _here(rests: tuple[str, ...], name: str) -> bool:
     """Whether what follows a block's number names the module, or one that it is part of."""
-    if rest in ("", "*"):
-        return True
-    if "*" not in rest:
-        return f"{name}.".startswith(f"{rest}.")
-    return _matches(rest, name) or _matches(f"{rest}.*", name)
+    words = name.split(".")
+    owners = {".".join(words[:end]) for end in range(len(words) + 1)}  # the block itself is ""
+    return any(rest in owners or ("*" in rest and _means(rest, name)) for rest in rests)
 
 
 def _matches(glob: str, text: str) -> bool:
@@ -165,7 +187,7 @@ def _matches(glob: str, text: str) -> bool:
 
 # -- regular expressions ----------------------------------------------------------------------
 
-_ANYTHING: Final = (".*", ".+", r"\d+", r"\d*", "[0-9]+", r"[0-9]*", r"\d", "[0-9]", r"\w+", r"\w*")
+_ANYTHING: Final = (".*", ".+", r"\d+", r"\d*", "[0-9]+", r"[0-9]*", r"\w+", r"\w*")
 
 
 # A few characters of which any one stands there, such as [0-3] or [qkv].
@@ -190,8 +212,12 @@ def _spelled(text: str) -> list[str]:
 def _globs(pattern: str, path: str) -> list[str]:
     """A pattern as globs; a regular expression is never run, only the simple ones are read."""
     if not pattern.startswith("re:"):
+        if "[" in pattern or "?" in pattern:
+            raise UnsupportedModelError(
+                f"{path}: {shown(pattern)} is more than the names with stars that are read"
+            )
         return [pattern]
-    text, end = pattern.removeprefix("re:").removeprefix("^"), "*"
+    text, end = pattern.removeprefix("re:").removeprefix("^").replace(r"\d", "[0-9]"), "*"
     if text.endswith("$") and not text.endswith(r"\$"):
         text, end = text[:-1], ""
     pieces: list[list[str]] = []

@@ -7,12 +7,13 @@ stay as they were. Blocks in which the rules fall otherwise than in most become 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final, TypeAlias
 
 from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base.errors import InvalidValueError, UnsupportedModelError
 from perfmodel.base.precision import MatrixFormats, Precision, format_named
-from perfmodel.sources.huggingface.config import MAX_LAYERS, TEXT_SECTIONS, Config
+from perfmodel.sources.huggingface.config import MAX_LAYERS, TEXT_SECTIONS, Config, differ
 from perfmodel.sources.huggingface.families.parts import Row, runs
 from perfmodel.sources.huggingface.modules import names_of
 from perfmodel.sources.huggingface.schemes import Scheme, formats_in, scheme_of
@@ -36,6 +37,11 @@ def _dtype(config: Config) -> str | None:
     """``dtype`` (``torch_dtype`` before Transformers 5), of the whole or of the text model."""
     sections = [config.section(key) for key in TEXT_SECTIONS if config.has_section(key)]
     for part in (config, *sections):
+        both = [part.get(key) for key in ("dtype", "torch_dtype")]
+        if None not in both and differ(*both):
+            raise InvalidValueError(
+                f"config.dtype: {shown(both[0])} contradicts torch_dtype, which is {shown(both[1])}"
+            )
         for key in ("dtype", "torch_dtype"):
             found = part.get(key)
             if found is None or (isinstance(found, str) and found == "auto"):
@@ -55,7 +61,7 @@ def _quantization(config: Config) -> Config | None:
         # MLX writes its own key, and another beside it since.
         for key in ("quantization_config", "compression_config", "quantization"):
             found = part.get(key)
-            if found is None or found == {}:
+            if found is None or (isinstance(found, Mapping) and not found):
                 continue
             return part.section(key)
     return None

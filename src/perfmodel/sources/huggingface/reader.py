@@ -141,11 +141,18 @@ def _load(source: str | Path | Mapping[str, Any]) -> tuple[Mapping[str, Any], st
                 f"{printable(path)}: expected a folder with a config.json, found none in it"
             )
         path = path / "config.json"
-    name = path.resolve().parent.name if path.stem == "config" else path.stem
     values, beside = read_json(path), path.with_name("hf_quant_config.json")
-    if is_folder and not values.get("quantization_config") and beside.is_file():
+    try:
+        name = path.resolve().parent.name if path.stem == "config" else path.stem
+        told = path.name == "config.json" and (beside.exists() or beside.is_symlink())
+    except (OSError, RuntimeError) as error:  # a loop of links
+        raise ConfigError(f"{printable(path)}: cannot be read ({reason(error)})") from None
+    if told and not values.get("quantization_config"):
         # Modelopt may write what it quantized into a file of its own.
-        values = values | {"quantization_config": read_json(beside).get("quantization")}
+        quantization = read_json(beside).get("quantization")
+        if not isinstance(quantization, dict):
+            raise ConfigError(f"{printable(beside)}: expected a section quantization, found none")
+        values = values | {"quantization_config": quantization}
     return values, name, printable(path)
 
 
@@ -189,7 +196,9 @@ def _refuse_what_was_not_asked(config: Config) -> None:
     for path, values in config.told():
         for key in _TELLING:
             found = values.get(key)
-            if f"{path}{key}" in config.asked or type(found) is not int or found < 2:
+            # None of them, or one, is what a dense model may say.
+            nothing = found is None or (isinstance(found, int | float) and found in (0, 1))
+            if nothing or f"{path}{key}" in config.asked:
                 continue
             raise UnsupportedModelError(
                 f"config.{path}{key}: {shown(found)} tells of another architecture than that of "

@@ -13,6 +13,7 @@ from perfmodel.sources.huggingface.config import Config
 from perfmodel.sources.huggingface.modules import MAX_PATTERNS, Modules, names_of
 
 _EXPERTS: Final = ("moe.experts_up", "moe.experts_down")
+MAX_FORMATS: Final = 16  # in one checkpoint
 
 
 class Rule(NamedTuple):
@@ -73,15 +74,11 @@ def _fp8(c: Config, half: str) -> Scheme:
     block = c.get("weight_block_size")
     stored = format_named("fp8") if block is None else _fp8_blocks(c, "weight_block_size")
     rules = [Rule(formats_in(stored, half, inputs="fp8", compute="fp8"))]
-    if c.has_section("quantized_layers"):
+    if c.optional_section("quantized_layers") is not None:
         rules += _layer_by_layer(c, half)
     # AutoFP8 writes other names, and one word for a cache of eight bits.
     ignored = "ignored_layers" if c.get("ignored_layers") is not None else "modules_to_not_convert"
-    if isinstance(c.get("kv_cache_scheme"), str):
-        c.choice("kv_cache_scheme", ("static",))
-        return Scheme(tuple(rules), _modules(c, ignored), "fp8")
-    cache = c.section("kv_cache_scheme") if c.has_section("kv_cache_scheme") else None
-    return Scheme(tuple(rules), _modules(c, ignored), _cache_format(cache))
+    return Scheme(tuple(rules), _modules(c, ignored), _cache_format(c))
 
 
 def _fp8_blocks(c: Config, key: str) -> Format:
@@ -113,43 +110,60 @@ def _awq(c: Config, half: str) -> Scheme:
 def _gptq(c: Config, half: str) -> Scheme:
     """Integers with a 16-bit scale and a zero point a group; ``dynamic`` changes single modules."""
     stored = _grouped(c, _bits(c, "bits"), zero=True, keys=("group_size",))
-    rules, kept = [Rule(formats_in(stored, half))], []
-    if c.has_section("dynamic"):
+    if c.get("modules_in_block_to_quantize") is not None:
+        raise UnsupportedModelError(
+            "config.quantization_config.modules_in_block_to_quantize: only whole blocks, or "
+            "modules that dynamic names, are read"
+        )
+    kept, changed = [], []
+    if c.get("dynamic") is not None:
         for pattern, value in _items(c, "dynamic"):
             sign, _, expression = pattern.partition(":")
             if sign == "-":
                 kept.append(f"re:{expression}")
-                continue
-            part = Config(value, path=f"config.quantization_config.dynamic.{pattern[:40]}")
-            bits = part.count("bits", c.count("bits"))
-            group = part.get("group_size") or c.get("group_size") or 128
-            both = Config({"bits": bits, "group_size": group}, path="config.quantization_config")
-            other = _grouped(both, bits, zero=True, keys=("group_size",))
-            expression = expression if sign == "+" else pattern
-            modules = Modules([f"re:{expression}"], "config.quantization_config.dynamic")
-            rules.append(Rule(formats_in(other, half), modules))
+            else:
+                name = expression if sign == "+" else pattern
+                path = f"config.quantization_config.dynamic.{pattern[:40]}"
+                changed.append((f"re:{name}", _changed(c, Config(value, path=path))))
     path = "config.quantization_config.dynamic"
-    return Scheme(tuple(rules), Modules(kept, path), head=c.flag("lm_head", False))
+    rules = (Rule(formats_in(stored, half)), *_by_format(changed, half, path))
+    return Scheme(rules, Modules(kept, path), head=c.flag("lm_head", False))
+
+
+def _changed(c: Config, part: Config) -> Format:
+    """The format of modules that change some of what the whole section says."""
+    sizes = {key: c.get(key) if part.get(key) is None else part.get(key) for key in _SIZES}
+    both = Config(sizes, path=part.path)
+    return _grouped(both, _bits(both, "bits"), zero=True, keys=("group_size",))
+
+
+_SIZES: Final = ("bits", "group_size")
+
+
+def _by_format(modules: list[tuple[str, Format]], half: str, path: str) -> tuple[Rule, ...]:
+    """One rule for all modules of a format."""
+    found: dict[Format, list[str]] = {}
+    for name, stored in modules:
+        found.setdefault(stored, []).append(name)
+    if len(found) > MAX_FORMATS:
+        raise UnsupportedModelError(f"{path}: more than {MAX_FORMATS} different formats")
+    return tuple(Rule(formats_in(f, half), Modules(names, path)) for f, names in found.items())
 
 
 def _auto_round(c: Config, half: str) -> Scheme:
     """As GPTQ stores it; ``extra_config`` changes single modules, or leaves those of 16 bits."""
     c.choice("data_type", ("int",), "int")
-    rules, kept = list(_gptq(c, half).rules), []
-    if c.has_section("extra_config"):
-        for name, value in _items(c, "extra_config"):
-            part = Config(value, path=f"config.quantization_config.extra_config.{name[:40]}")
-            bits = part.count("bits", c.count("bits"))
-            if bits >= 16:
-                kept.append(name)
-                continue
-            group = part.get("group_size") or c.get("group_size") or 128
-            both = Config({"bits": bits, "group_size": group}, path="config.quantization_config")
-            other = _grouped(both, _bits(both, "bits"), zero=True, keys=("group_size",))
-            modules = Modules([name], "config.quantization_config.extra_config")
-            rules.append(Rule(formats_in(other, half), modules))
     path = "config.quantization_config.extra_config"
-    return Scheme(tuple(rules), Modules(kept, path), head=c.flag("lm_head", False))
+    kept, changed = [], []
+    if c.get("extra_config") is not None:
+        for name, value in _items(c, "extra_config"):
+            part = Config(value, path=f"{path}.{name[:40]}")
+            if part.count("bits", c.count("bits")) >= 16:
+                kept.append(name)
+            else:
+                changed.append((name, _changed(c, part)))
+    rules = (*_gptq(c, half).rules, *_by_format(changed, half, path))
+    return Scheme(rules, Modules(kept, path), head=c.flag("lm_head", False))
 
 
 def _bitsandbytes(c: Config, half: str) -> Scheme:
@@ -178,9 +192,8 @@ def _mxfp4(c: Config, half: str) -> Scheme:
 
 def _compressed_tensors(c: Config, half: str) -> Scheme:
     """Groups of modules, each with formats of its weights and inputs."""
-    cache = c.section("kv_cache_scheme") if c.has_section("kv_cache_scheme") else None
     kept = _modules(c, "ignore")
-    return Scheme(_groups(c, half), kept, _cache_format(cache), head=True)
+    return Scheme(_groups(c, half), kept, _cache_format(c), head=True)
 
 
 def _modelopt(c: Config, half: str) -> Scheme:
@@ -188,9 +201,9 @@ def _modelopt(c: Config, half: str) -> Scheme:
     ignored = "ignore" if c.get("ignore") is not None else "exclude_modules"
     kept = _modules(c, ignored)
     kv = _modelopt_cache(c)
-    if c.has_section("quantized_layers"):
+    if c.optional_section("quantized_layers") is not None:
         return Scheme(_layer_by_layer(c, half), kept, kv)
-    if c.has_section("config_groups"):
+    if c.optional_section("config_groups") is not None:
         return Scheme(_groups(c, half), kept, kv, head=True)
     return Scheme((Rule(_algorithm(c, half)),), kept, kv, head=True)
 
@@ -278,19 +291,31 @@ def _groups(c: Config, half: str) -> tuple[Rule, ...]:
         targets = group.get("targets")
         if targets is not None and not (isinstance(targets, list) and targets):
             raise group.wrong("targets", "a list of modules or classes")
-        everything = targets is None or "Linear" in targets
-        modules = None if everything else Modules(targets or (), "config_groups.targets")
+        everything = targets is None or any(_is_class(group, target) for target in targets)
+        modules = None if everything else Modules(targets or (), group.path + ".targets")
         stored = group.get("format")
         packed = stored if isinstance(stored, str) else c.text("format")
         rules.append(Rule(_group_formats(group, packed, half), modules))
-    if not rules:
-        raise c.wrong("config_groups", "at least one group")
+    if not 1 <= len(rules) <= MAX_FORMATS:
+        raise c.wrong("config_groups", f"from 1 to {MAX_FORMATS} groups")
     return tuple(sorted(rules, key=lambda rule: rule.modules is None))
+
+
+def _is_class(group: Config, target: object) -> bool:
+    """Whether a target is the class of all matrices, and not a module by its name."""
+    if target == "Linear":
+        return True
+    if isinstance(target, str) and target[:1].isupper() and target.isalnum():
+        raise UnsupportedModelError(
+            f"{group.path}.targets: {shown(target)} is no class that is read; expected Linear, or "
+            "modules by name"
+        )
+    return False
 
 
 def _group_formats(group: Config, packed: str, half: str) -> MatrixFormats:
     weights = group.section("weights")
-    inputs = group.section("input_activations") if group.has_section("input_activations") else None
+    inputs = group.optional_section("input_activations")
     bits, kind = weights.count("num_bits"), weights.choice("type", ("int", "float"))
     stored = _tensor_format(weights, bits, kind, packed)
     if inputs is None:
@@ -300,6 +325,8 @@ def _group_formats(group: Config, packed: str, half: str) -> MatrixFormats:
 
 
 def _tensor_format(weights: Config, bits: int, kind: str, packed: str) -> Format:
+    if weights.get("strategy") is not None:
+        weights.choice("strategy", _STRATEGIES)
     if kind == "float" and bits == 8:
         strategy = weights.get("strategy")
         if strategy == "block":
@@ -329,6 +356,9 @@ def _tensor_format(weights: Config, bits: int, kind: str, packed: str) -> Format
     raise weights.wrong("num_bits", "8 or 4 bits of type float, or 2, 3, 4, 8 of type int", bits)
 
 
+_STRATEGIES: Final = ("tensor", "channel", "group", "block", "token", "tensor_group")
+
+
 def _mxfp8(weights: Config) -> Format:
     group = weights.count("group_size")
     if group != 32:
@@ -346,7 +376,12 @@ def _input_format(inputs: Config, stored: Format) -> str:
     raise inputs.wrong("num_bits", "8, or 4 beside nvfp4 weights", bits)
 
 
-def _cache_format(scheme: Config | None) -> str | None:
+def _cache_format(c: Config) -> str | None:
+    """What ``kv_cache_scheme`` says: a section, or one word for eight-bit floats."""
+    if isinstance(c.get("kv_cache_scheme"), str):
+        c.choice("kv_cache_scheme", ("static", "FP8", "fp8"))
+        return "fp8"
+    scheme = c.optional_section("kv_cache_scheme")
     if scheme is None:
         return None
     bits, kind = scheme.count("num_bits"), scheme.choice("type", ("int", "float"))
@@ -359,8 +394,8 @@ _CACHES: Final = {"FP8": "fp8", "INT8": "int8", "NVFP4": "nvfp4"}
 
 
 def _modelopt_cache(c: Config) -> str | None:
-    if c.has_section("kv_cache_scheme"):
-        return _cache_format(c.section("kv_cache_scheme"))
+    if c.get("kv_cache_scheme") is not None:
+        return _cache_format(c)
     found = c.get("kv_cache_quant_algo")
     return None if found is None else _CACHES[c.choice("kv_cache_quant_algo", tuple(_CACHES))]
 
@@ -412,7 +447,7 @@ def _layer_by_layer(c: Config, half: str) -> tuple[Rule, ...]:
         except RecursionError:
             raise InvalidValueError(f"{path}: nested too deeply") from None
         modules.setdefault(known[key], []).append(name)
-    if not modules:
-        raise c.wrong("quantized_layers", "at least one module")
+    if not 1 <= len(modules) <= MAX_FORMATS:
+        raise c.wrong("quantized_layers", f"modules of 1 to {MAX_FORMATS} different formats")
     where = "config.quantization_config.quantized_layers"
     return tuple(Rule(stored, Modules(names, where)) for stored, names in modules.items())
