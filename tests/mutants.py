@@ -25,7 +25,9 @@ NEAREST = {
     "work/layers/experts.py": "test_experts.py",
     "work/layers/latent.py": "test_latent.py",
     "work/layers/mamba.py": "test_recurrent.py",
+    "work/layers/reach.py": "test_traps.py",
     "work/layers/recurrent.py": "test_recurrent.py",
+    "work/shape.py": "test_traps.py",
 }
 THEN = (
     "test_witnesses.py",

@@ -142,7 +142,8 @@ def test_gpt2_positions_do_not_come_from_n_ctx() -> None:
         ({"dtype": "auto"}, None),
         ({"torch_dtype": "bfloat16"}, "bf16"),
         ({"torch_dtype": "torch.float16"}, "fp16"),
-        ({"dtype": "float32", "torch_dtype": "float16"}, "fp32"),
+        ({"dtype": "float32"}, "fp32"),
+        ({"dtype": "float32", "torch_dtype": "float32"}, "fp32"),
     ],
 )
 def test_the_checkpoint_states_its_precision(keys: dict[str, Any], precision: str | None) -> None:
@@ -502,3 +503,24 @@ def test_the_documentation_lists_the_families() -> None:
     text = page.read_text(encoding="utf-8")
     listed = set(re.findall(r"`([^`]+)`", text[text.index("## Families") :])) - {"model_type"}
     assert listed == set(FAMILIES)
+
+
+def test_layers_that_slide_need_a_window() -> None:
+    config = MINIMAL["mistral"] | {"sliding_window": None}
+    count = config["num_hidden_layers"]
+    refused(
+        config | {"layer_types": ["sliding_attention"] * count},
+        InvalidValueError,
+        "config.sliding_window",
+        "required",
+    )
+
+
+@pytest.mark.parametrize("value", [8, 8.0, "8", [8], float("nan")])
+def test_keys_of_another_architecture_count_whatever_their_type(value: Any) -> None:
+    refused(LLAMA | {"num_experts": value}, UnsupportedModelError, "config.num_experts")
+
+
+@pytest.mark.parametrize("value", [None, 0, 1, False])
+def test_no_experts_are_none(value: Any) -> None:
+    assert pm.read_hf(LLAMA | {"num_experts": value}).params == pm.read_hf(LLAMA).params

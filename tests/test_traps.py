@@ -175,3 +175,29 @@ def test_32_scales_are_part_of_the_weights():
     matrices = 4 * 4096 * 4096 + 3 * 4096 * 14336
     rest = 2 * 32000 * 4096 + 3 * 4096
     assert shape.weight_bytes() == matrices * 66.5 / 128 + 2 * rest
+
+
+def test_towers_are_held_and_never_run():
+    # Gemma-3-27B: 27,432,406,640 published, of which the tower and its joint are 423 M:
+    # SigLIP of width 1152 (417 M) and one matrix of 1152 x 5376 behind a norm.
+    gemma = pm.model("gemma-3-27b")
+    assert gemma.params + gemma.tower_params == 27_432_406_640
+    assert gemma.tower_params > 4.1e8
+    assert gemma.weight_bytes("bf16") == 2 * 27_432_406_640
+    step = pm.decode(gemma, H100, batch=1, context=1, precision="bf16")
+    assert step.weight_traffic < 2 * gemma.params
+
+
+def test_a_chunk_starts_anew_and_a_window_slides():
+    # Chunks of 8: token 12 attends tokens 9 to 12; a window of 8 reaches from 5 to 12.
+    layer = pm.Attention(heads=2, kv_heads=1, head_dim=4, chunk=8)
+    chunked = pm.ModelShape(hidden=8, blocks=((1, (layer,)),))
+    sliding = chunked.with_(chunk=None, window=8)
+    for model, pairs in ((chunked, 4), (sliding, 8)):
+        ops = operations(model, count=1, new=1, past=11)
+        (attention,) = [op for op in ops.values() if op.kind == "attention"]
+        assert attention.pairs == pairs
+        assert attention.kv_bytes == pairs * 2 * 4 * 2
+    # A prompt of 20: 8 x 9 / 2 pairs twice, and 4 x 5 / 2.
+    ops = operations(chunked, count=1, new=20)
+    assert ops["chunk attention"].pairs == 2 * 36 + 10

@@ -154,7 +154,7 @@ def _integral(value: Any, minimum: int) -> int:
     if not _is_number(value):
         raise ValueError(expected)
     try:
-        if not minimum <= value <= MAX_COUNT:  # before a Decimal of a million digits is written out
+        if not minimum <= float(value) <= MAX_COUNT:  # a Decimal may have a million digits
             raise ValueError(expected)
         number = int(value)
         if number == value:

@@ -38,7 +38,7 @@ def _dtype(config: Config) -> str | None:
     sections = [config.section(key) for key in TEXT_SECTIONS if config.has_section(key)]
     for part in (config, *sections):
         both = [part.get(key) for key in ("dtype", "torch_dtype")]
-        if None not in both and differ(*both):
+        if all(found is not None for found in both) and differ(*both):
             raise InvalidValueError(
                 f"config.dtype: {shown(both[0])} contradicts torch_dtype, which is {shown(both[1])}"
             )

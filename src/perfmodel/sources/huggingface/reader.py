@@ -8,7 +8,12 @@ from typing import Any, Final
 
 from perfmodel.base._data import printable, read_json, reason
 from perfmodel.base._messages import plain, shown
-from perfmodel.base.errors import ConfigError, PerfModelError, UnsupportedModelError
+from perfmodel.base.errors import (
+    ConfigError,
+    InvalidValueError,
+    PerfModelError,
+    UnsupportedModelError,
+)
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import MAX_TEXT, Origin
 from perfmodel.sources.huggingface.config import Config
@@ -108,6 +113,7 @@ def _read(values: Mapping[str, Any], name: str, where: str) -> ModelShape:
     _refuse_what_is_not_read(config)
     shape = end(config, family.read(config))
     _refuse_what_was_not_asked(config)
+    _refuse_windows_without_a_size(config, shape)
     shape = with_checkpoint_precision(config, shape)
     used = sorted(config.asked & values.keys()) if where else []
     origins = [Origin(field=key, kind="user", place=where) for key in used]
@@ -203,4 +209,15 @@ def _refuse_what_was_not_asked(config: Config) -> None:
             raise UnsupportedModelError(
                 f"config.{path}{key}: {shown(found)} tells of another architecture than that of "
                 f"model_type {config.text('model_type')}, which has no such key"
+            )
+
+
+def _refuse_windows_without_a_size(config: Config, shape: ModelShape) -> None:
+    """Layers that are listed as sliding, where nothing says how far they see."""
+    for path, values in config.told():
+        kinds, on = values.get("layer_types"), values.get("use_sliding_window")
+        listed = isinstance(kinds, list) and "sliding_attention" in kinds
+        if listed and on is not False and not shape.clips:
+            raise InvalidValueError(
+                f"config.{path}sliding_window: required beside layer_types that slide, but missing"
             )
