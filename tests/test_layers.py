@@ -63,6 +63,7 @@ from perfmodel.work.layers import (
     TimeMix,
     Totals,
 )
+from perfmodel.work.layers.indexer import Indexer
 from perfmodel.work.layers.layer import Layer
 from perfmodel.work.layers.recurrent import Recurrent
 from perfmodel.work.operation import Operation
@@ -201,21 +202,36 @@ def all_numbers(layer: Layer) -> list[Any]:
     return found
 
 
+def matters(pair: tuple[Layer, Layer], name: str) -> bool:
+    """Whether a layer is another in any respect with another's field; no if it cannot be."""
+    layer, other = pair
+    try:
+        changed = layer.model_copy(update={name: getattr(other, name)})
+    except InvalidValueError:
+        return False
+    return changed != layer and all_numbers(changed) != all_numbers(layer)
+
+
 @each_kind
 def test_every_field_of_a_kind_changes_something(kind):
-    def matters(pair: tuple[Layer, Layer], name: str) -> bool:
-        layer, other = pair
-        try:
-            changed = layer.model_copy(update={name: getattr(other, name)})
-        except InvalidValueError:
-            return False
-        return changed != layer and all_numbers(changed) != all_numbers(layer)
-
     pairs = st.tuples(layers_of(kind), layers_of(kind))
     # A variant is a name, by which a precision may tell its parts.
     idle = {"kind", "variant", *kind.LACKS} | WITHOUT_EFFECT.get(kind, set())
     for name in sorted(set(kind.model_fields) - idle):
         some(pairs, lambda pair, name=name: matters(pair, name))
+
+
+@pytest.mark.parametrize("kind", [Attention, LatentAttention], **names)
+@pytest.mark.parametrize("name", sorted(Indexer.model_fields))
+def test_every_field_of_an_indexer_changes_something(kind, name):
+    def changes(drawn: tuple[Layer, Indexer]) -> bool:
+        layer, other = drawn
+        mixed = layer.indexer.model_copy(update={name: getattr(other, name)})
+        return matters((layer, copy(layer, indexer=mixed)), "indexer")
+
+    limits = {x: None for x in ("window", "chunk") if x in kind.model_fields}
+    layers = indexers.flatmap(lambda found: layers_of(kind, **limits, indexer=found))
+    some(st.tuples(layers, indexers), changes)
 
 
 @each_kind
@@ -621,6 +637,50 @@ def test_compressed_attention_meets_the_window_and_the_entries_of_a_loop(layer, 
     pairs = group.count * (window + sum(min(n, most) for n in entries))
     assert op.pairs == pairs
     assert op.flops == 2 * 2 * layer.heads * layer.head_dim * pairs
+    # An entry is there with the last of its tokens; of the past, it is read, if it is not selected.
+    written = group.count * min(group.new, layer.window)
+    within = set().union(*(attended(layer, p) for p in queries(group)))
+    moved = layer.head_dim * (read_once(group, within) + written)
+    if layer.ratio is not None:
+        made = [p for p in range(group.context) if (p + 1) % layer.ratio == 0]
+        read, shared = read_once(group, set(made)), sum(p < group.shared_past for p in made)
+        if selects(layer):
+            before = sum(p < group.past for p in made)
+            read = min(shared, most) + group.count * (min(before, most) - min(shared, most))
+        entries = read + group.count * sum(p >= group.past for p in made)
+        series = 2 if layer.overlap else 1
+        merged = 2 * series * (layer.head_dim + (layer.indexer.dim if selects(layer) else 0))
+        waiting = 2 * group.count * min(group.new, layer.ratio - 1)
+        moved += layer.head_dim * entries + merged * waiting
+    assert close(op.kv_bytes, BF16.kv.nbytes(moved))
+
+
+@pytest.mark.parametrize("kind", [*ATTENTION, LatentAttention, CompressedAttention], **names)
+@few
+@given(data=st.data(), group=short_groups, precision=precisions())
+def test_memory_holds_the_tokens_of_a_loop(kind, data, group, precision):
+    layer = data.draw(layers_of(kind))
+
+    def held_once(positions: Iterable[int]) -> int:
+        shared = [p for p in positions if p < group.shared_past]
+        return len(shared) + group.count * (len(positions) - len(shared))
+
+    limit = layer.window or getattr(layer, "chunk", None) or group.context
+    tokens = held_once(range(max(group.context - limit, 0), group.context))
+    if kind is CompressedAttention:
+        values = layer.head_dim * tokens
+        if layer.ratio is not None:
+            entry = layer.head_dim + (layer.indexer.dim if selects(layer) else 0)
+            made = [p for p in range(group.context) if (p + 1) % layer.ratio == 0]
+            series = 2 if layer.overlap else 1
+            waiting = group.count * min(group.context, layer.ratio - 1)
+            values += entry * held_once(made) + 2 * series * entry * waiting
+    else:
+        latent = kind is LatentAttention
+        own = layer.cached if latent else layer.kv_values
+        keys = layer.indexer.cached if selects(layer) else 0
+        values = ((0 if layer.shares_kv else own) + keys) * tokens
+    assert close(layer.cache_bytes(group, precision.kv), precision.kv.nbytes(values))
 
 
 # -- experts ---------------------------------------------------------------------------------------
@@ -789,14 +849,13 @@ def test_a_cache_grows_with_the_context_and_ever_more_slowly(kind, data, length,
 
 @each_kind
 @few
-@given(data=st.data(), length=st.integers(1, 10_000), part=st.floats(0, 1), count=batches,
+@given(data=st.data(), new=st.just(1) | st.integers(1, 10_000), past=lengths, count=batches,
        share=st.floats(0, 1))  # fmt: skip
 def test_a_cache_depends_on_the_context_alone_and_a_shared_past_makes_it_no_larger(
-    kind, data, length, part, count, share
+    kind, data, new, past, count, share
 ):
     layer = data.draw(layers_of(kind))
-    past = int(part * (length - 1))
-    shared = int(share * past)
+    length, shared = past + new, int(share * past)
     whole = held(layer, length, count=count)
     assert held(layer, length - past, past, count) == whole
     assert close(whole, count * held(layer, length))
