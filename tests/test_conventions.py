@@ -9,6 +9,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel import symbolic
+from perfmodel.base import precision
 
 H100 = pm.GpuSpec(
     name="H100",
@@ -55,9 +56,16 @@ PRESETS = {
     "fp32": ("fp32", "fp32", "fp32", "fp32", "fp32", "fp32", "fp32", "fp32"),
     "tf32": ("fp32", "fp32", "fp32", "fp32", "fp32", "tf32", "tf32", "tf32"),
     "fp8": ("fp8", "fp8", "bf16", "bf16", "bf16", "fp8", "bf16", "bf16"),
+    "fp8-channel": ("fp8-row", "fp8", "bf16", "bf16", "bf16", "fp8", "bf16", "bf16"),
+    "fp8-block": ("fp8-128x128", "fp8", "bf16", "bf16", "bf16", "fp8", "bf16", "bf16"),
     "int8": ("int8", "int8", "bf16", "bf16", "bf16", "int8", "bf16", "bf16"),
     "w8a16": ("int8-row", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16"),
     "w4a16": ("int4-g128", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16"),
+    # vLLM's names: W4A8 (int8 inputs), W4AFP8, MXFP4A16, NVFP4A16
+    "w4a8": ("int4-g128", "int8", "bf16", "bf16", "bf16", "int8", "bf16", "bf16"),
+    "w4afp8": ("int4-g128", "fp8", "bf16", "bf16", "bf16", "fp8", "bf16", "bf16"),
+    "mxfp4a16": ("mxfp4", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16"),
+    "nvfp4a16": ("nvfp4", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16"),
     "nvfp4": ("nvfp4", "nvfp4", "bf16", "bf16", "bf16", "nvfp4", "bf16", "bf16"),
 }
 
@@ -71,15 +79,44 @@ def test_presets_are_those_of_the_table(name):
     assert p.head.inputs == p.head.outputs == p.head.weights
 
 
+def test_no_preset_is_missing_from_the_table():
+    assert set(PRESETS) == set(precision.PRESETS)
+
+
 BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8}
-BITS |= {"int8-row": 8, "int4-g128": 4.125, "nvfp4": 4.5}
+# One 16-bit scale in 32, 64 or 128 numbers; with a 4-bit zero point 20 bits in 128.
+BITS |= {"int4-g32": 4.5, "int4-g64": 4.25, "int4-g128": 4.125, "int4-g128z": 4.15625}
+# A 32-bit scale for 128 x 128 numbers is 1/512 of a bit each.
+BITS |= {"fp8-128x128": 8 + 1 / 512}
+# OCP Microscaling formats 1.0, table 1: 8 bits of scale for 32 elements. NVFP4: 8 bits for 16.
+BITS |= {"mxfp8": 8.25, "mxfp6": 6.25, "mxfp4": 4.25, "nvfp4": 4.5}
+
+# Bytes of a block, as ggml's header asserts them of its structs: so many bytes for so many numbers.
+BLOCKS = {"q4_0": (18, 32), "q4_1": (20, 32), "q5_0": (22, 32), "q5_1": (24, 32), "q8_0": (34, 32)}
+BLOCKS |= {"q2_k": (84, 256), "q3_k": (110, 256), "q4_k": (144, 256), "q5_k": (176, 256)}
+BLOCKS |= {"q6_k": (210, 256), "iq4_nl": (18, 32), "iq4_xs": (136, 256), "iq3_s": (110, 256)}
+BLOCKS |= {"iq3_xxs": (98, 256), "iq2_s": (82, 256), "iq2_xs": (74, 256), "iq2_xxs": (66, 256)}
+BLOCKS |= {"iq1_m": (56, 256), "iq1_s": (50, 256)}
+BITS |= {name: 8 * size / numbers for name, (size, numbers) in BLOCKS.items()}
+
+# Bits of the scale that each row of a matrix has besides.
+ROWS = {"int8-row": 16, "fp8-row": 32, "fp8-row16": 16}
 
 
 @pytest.mark.parametrize("name", BITS)
 def test_bits_of_a_number_with_its_scale(name):
-    stored = pm.Precision.preset("bf16", kv=name).kv if name != "int8-row" else None
-    found = stored or pm.Precision.preset("w8a16").linear.weights
-    assert 8 * found.nbytes(1024) / 1024 == BITS[name]
+    found = pm.Precision.preset("bf16", kv=name).kv
+    assert found == precision.FORMATS[name]
+    assert 8 * found.nbytes(2**20) / 2**20 == BITS[name]
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_bytes_of_a_matrix_with_a_scale_a_row(name):
+    assert precision.FORMATS[name].nbytes(1000 * 10, rows=10) == 10_000 + 10 * ROWS[name] / 8
+
+
+def test_every_format_has_a_witness():
+    assert set(BITS) | set(ROWS) == set(precision.FORMATS)
 
 
 def test_attention_moves_queries_and_results_in_the_linears_output_format():

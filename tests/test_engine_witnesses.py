@@ -12,7 +12,7 @@ from typing import NamedTuple
 import pytest
 
 import perfmodel as pm
-from perfmodel.base.precision import Format, Precision
+from perfmodel.base.precision import Precision
 
 GIB = 2**30
 MIB = 2**20
@@ -145,10 +145,7 @@ def test_gpt_oss_by_kind_of_layer():
 
 def test_deepseek_r1_in_q8_0():
     """ik_llama.cpp (EN-078): 1,166.62 MiB at 32,768 tokens, 34 B for 32 numbers."""
-    bf16 = Precision.preset("bf16")
-    q8 = bf16.model_copy(
-        update={"name": "q8_0 cache", "kv": Format(name="q8_0", bits=8, scale_bits=16, block=32)}
-    )
+    q8 = "bf16+kvq8_0"
     assert cache("deepseek-r1", 32_768, q8) / MIB == pytest.approx(1166.62, abs=0.0051)  # 1166.625
     # EN-067, llama.cpp: 612.00 MiB for 8,192 cells of a Qwen3-VL-8B shape.
     assert cache("qwen3-vl-8b", 8192, q8) / MIB == pytest.approx(612.0, abs=0.005)

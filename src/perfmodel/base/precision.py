@@ -76,15 +76,48 @@ class Format(Spec):
 FORMATS: Final[dict[str, Format]] = {
     name: Format.trusted(name=name, bits=bits, scale_bits=scale_bits, block=block)
     for name, bits, scale_bits, block in (
+        # One number alone; a scale for a whole matrix weighs nothing.
         ("fp32", 32, 0, None),
         ("fp16", 16, 0, None),
         ("bf16", 16, 0, None),
         ("fp8", 8, 0, None),
         ("int8", 8, 0, None),
+        # A scale a row of the matrix (an output channel), or a block of rows and columns.
         ("int8-row", 8, 16, None),
+        ("fp8-row", 8, 32, None),
+        ("fp8-row16", 8, 16, None),
+        ("fp8-128x128", 8, 32, 128 * 128),
+        # A 16-bit scale for a group along a row; z: and a zero point (GPTQ, AWQ).
+        ("int4-g32", 4, 16, 32),
+        ("int4-g64", 4, 16, 64),
         ("int4-g128", 4, 16, 128),
+        ("int4-g128z", 4, 16 + 4, 128),
+        # Microscaling: 8 bits of exponent for 32 numbers; NVIDIA's: an fp8 scale for 16.
+        ("mxfp8", 8, 8, 32),
+        ("mxfp6", 6, 8, 32),
         ("mxfp4", 4, 8, 32),
         ("nvfp4", 4, 8, 16),
+        # GGUF, blocks of 32: an fp16 scale; in the types that end in 1 also an fp16 minimum.
+        ("q8_0", 8, 16, 32),
+        ("q5_0", 5, 16, 32),
+        ("q5_1", 5, 32, 32),
+        ("q4_0", 4, 16, 32),
+        ("q4_1", 4, 32, 32),
+        ("iq4_nl", 4, 16, 32),
+        # GGUF, blocks of 256: the bytes of a block less those of its elements.
+        ("q6_k", 6, 8 * 210 - 6 * 256, 256),
+        ("q5_k", 5, 8 * 176 - 5 * 256, 256),
+        ("q4_k", 4, 8 * 144 - 4 * 256, 256),
+        ("q3_k", 3, 8 * 110 - 3 * 256, 256),
+        ("q2_k", 2, 8 * 84 - 2 * 256, 256),
+        ("iq4_xs", 4, 8 * 136 - 4 * 256, 256),
+        ("iq3_s", 3, 8 * 110 - 3 * 256, 256),
+        ("iq3_xxs", 3, 8 * 98 - 3 * 256, 256),
+        ("iq2_s", 2, 8 * 82 - 2 * 256, 256),
+        ("iq2_xs", 2, 8 * 74 - 2 * 256, 256),
+        ("iq2_xxs", 2, 8 * 66 - 2 * 256, 256),
+        ("iq1_m", 1, 8 * 56 - 256, 256),
+        ("iq1_s", 1, 8 * 50 - 256, 256),
     )
 }
 
@@ -125,9 +158,15 @@ _PRESETS: Final[dict[str, tuple[_FourNames, _FourNames, str, str]]] = {
     "fp32": (("fp32", "fp32", "fp32", "fp32"), ("fp32", "fp32", "fp32", "fp32"), "fp32", "fp32"),
     "tf32": (_TF32, _TF32, "fp32", "tf32"),
     "fp8": (("fp8", "fp8", "bf16", "fp8"), _HALF, "bf16", "bf16"),
+    "fp8-channel": (("fp8-row", "fp8", "bf16", "fp8"), _HALF, "bf16", "bf16"),
+    "fp8-block": (("fp8-128x128", "fp8", "bf16", "fp8"), _HALF, "bf16", "bf16"),
     "int8": (("int8", "int8", "bf16", "int8"), _HALF, "bf16", "bf16"),
     "w8a16": (("int8-row", "bf16", "bf16", "bf16"), _HALF, "bf16", "bf16"),
     "w4a16": (("int4-g128", "bf16", "bf16", "bf16"), _HALF, "bf16", "bf16"),
+    "w4a8": (("int4-g128", "int8", "bf16", "int8"), _HALF, "bf16", "bf16"),
+    "w4afp8": (("int4-g128", "fp8", "bf16", "fp8"), _HALF, "bf16", "bf16"),
+    "mxfp4a16": (("mxfp4", "bf16", "bf16", "bf16"), _HALF, "bf16", "bf16"),
+    "nvfp4a16": (("nvfp4", "bf16", "bf16", "bf16"), _HALF, "bf16", "bf16"),
     "nvfp4": (("nvfp4", "nvfp4", "bf16", "nvfp4"), _HALF, "bf16", "bf16"),
 }
 _ALIASES: Final = {"w8a8": "int8"}
@@ -201,7 +240,8 @@ class Precision(Spec):
         Parameters
         ----------
         name : str
-            bf16, fp16, fp32, tf32, fp8, int8 (w8a8), w8a16, w4a16 or nvfp4 [text].
+            bf16, fp16, fp32, tf32, fp8, fp8-channel, fp8-block, int8 (w8a8), w8a16, w4a16, w4a8,
+            w4afp8, mxfp4a16, nvfp4a16 or nvfp4 [text].
         kv : str or None
             Storage format of the KV cache, if not the preset's own [text].
         state : str or None
@@ -339,7 +379,7 @@ def _parse(text: str) -> Precision:
 
 def _format_after(part: str, name: str) -> str:
     """The format that stands behind ``+kv`` or ``+state``."""
-    if not re.fullmatch(r"[a-z0-9-]+", name):
+    if not re.fullmatch(r"[a-z0-9_-]+", name):
         message = f"precision: no {part} format {shown(name)}; {did_you_mean(name, FORMATS)}"
         raise UnknownKeyError(message)
     return _LONG.get(name, name)

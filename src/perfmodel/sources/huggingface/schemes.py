@@ -95,7 +95,7 @@ def _fp8_blocks(c: Config, key: str) -> Format:
 
 def _fbgemm(c: Config, half: str) -> Scheme:
     """Eight-bit floats with a scale a row."""
-    stored = formats_in(_FP8_ROW, half, inputs="fp8", compute="fp8")
+    stored = formats_in("fp8-row", half, inputs="fp8", compute="fp8")
     return Scheme((Rule(stored),), _modules(c, "modules_to_not_convert"))
 
 
@@ -225,10 +225,6 @@ _METHODS: Final = {
 
 # -- pieces of schemes ------------------------------------------------------------------------
 
-_FP8_ROW: Final = Format.trusted(name="fp8-row", bits=8, scale_bits=32, block=None)
-_FP8_ROW16: Final = Format.trusted(name="fp8-row16", bits=8, scale_bits=16, block=None)
-_MXFP8: Final = Format.trusted(name="mxfp8", bits=8, scale_bits=8, block=32)
-
 
 def formats_in(
     weights: str | Format, half: str, *, inputs: str | None = None, compute: str | None = None
@@ -333,7 +329,7 @@ def _tensor_format(weights: Config, bits: int, kind: str, packed: str) -> Format
             return _fp8_blocks(weights, "block_structure")
         if strategy == "group":
             return _mxfp8(weights)
-        return _FP8_ROW16 if strategy == "channel" else format_named("fp8")
+        return format_named("fp8-row16" if strategy == "channel" else "fp8")
     if kind == "float" and bits == 4:
         group = weights.count("group_size")
         if "mxfp4" in packed or group == 32:
@@ -363,7 +359,7 @@ def _mxfp8(weights: Config) -> Format:
     group = weights.count("group_size")
     if group != 32:
         raise weights.wrong("group_size", "32 (mxfp8) beside 8 bits of type float", group)
-    return _MXFP8
+    return format_named("mxfp8")
 
 
 def _input_format(inputs: Config, stored: Format) -> str:
@@ -416,14 +412,13 @@ def _algorithm(c: Config, half: str) -> MatrixFormats:
     if algorithm == "MXFP4":
         return formats_in("mxfp4", half)
     if algorithm == "MXFP8":
-        return formats_in(_MXFP8, half, inputs="fp8", compute="fp8")
+        return formats_in("mxfp8", half, inputs="fp8", compute="fp8")
     if algorithm == "FP8":
         return formats_in("fp8", half, inputs="fp8", compute="fp8")
     if algorithm == "FP8_PER_CHANNEL_PER_TOKEN":
-        return formats_in(_FP8_ROW, half, inputs="fp8", compute="fp8")
+        return formats_in("fp8-row", half, inputs="fp8", compute="fp8")
     if algorithm == "FP8_PB_WO":
-        block = Format(name="fp8-128x128", bits=8, scale_bits=32, block=128 * 128)
-        return formats_in(block, half)
+        return formats_in("fp8-128x128", half)
     if algorithm == "W8A16":
         return formats_in("int8-row", half)
     if algorithm == "W8A8_SQ_PER_CHANNEL":
