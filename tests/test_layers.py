@@ -94,6 +94,7 @@ each_that_runs = pytest.mark.parametrize("kind", RUN, **names)
 each_recurrent = pytest.mark.parametrize("kind", RECURRENT, **names)
 each_attention = pytest.mark.parametrize("kind", ATTENTION, **names)
 few = settings(max_examples=max(settings().max_examples // 15, 1))  # for each of so many kinds
+some_more = settings(max_examples=max(settings().max_examples // 3, 1))  # where limits meet
 repeats = st.integers(1, 64)
 
 
@@ -571,7 +572,7 @@ def read_once(group: pm.Group, positions: set[int]) -> int:
 
 
 @pytest.mark.parametrize("kind", [*ATTENTION, LatentAttention], **names)
-@few
+@some_more
 @given(data=st.data(), group=short_groups, precision=precisions())
 def test_attention_meets_the_pairs_and_reads_the_tokens_of_a_loop(kind, data, group, precision):
     layer = data.draw(layers_of(kind))
@@ -627,7 +628,6 @@ def test_an_indexer_scores_each_key_or_entry_before_a_query(kind, data, group, i
     assert found[0].flops == 2 * each * pairs
 
 
-@few
 @given(layer=layers_of(CompressedAttention), group=short_groups)
 def test_compressed_attention_meets_the_window_and_the_entries_of_a_loop(layer, group):
     [op] = [op for op in run(layer, group) if op.kind == "attention" and op.name != "indexer"]
@@ -656,7 +656,7 @@ def test_compressed_attention_meets_the_window_and_the_entries_of_a_loop(layer, 
 
 
 @pytest.mark.parametrize("kind", [*ATTENTION, LatentAttention, CompressedAttention], **names)
-@few
+@some_more
 @given(data=st.data(), group=short_groups, precision=precisions())
 def test_memory_holds_the_tokens_of_a_loop(kind, data, group, precision):
     layer = data.draw(layers_of(kind))
