@@ -264,6 +264,18 @@ MUTANTS = (
         '("int4-g128", 4, 0, None)',
     ),
     Mutant(
+        "what computes wider moves inputs as before",
+        PRECISION,
+        'update={"inputs": format_named(_OPERANDS[compute]), "compute": compute}',
+        'update={"compute": compute}',
+    ),
+    Mutant(
+        "a block of GGUF is its elements alone",
+        PRECISION,
+        '("q4_k", 4, 8 * 144 - 4 * 256, 256)',
+        '("q4_k", 4, 0, None)',
+    ),
+    Mutant(
         "int4 weights compute at a rate of their own",
         PRECISION,
         '"w4a16": (("int4-g128", "bf16", "bf16", "bf16")',

@@ -209,9 +209,10 @@ def shapes() -> st.SearchStrategy[ModelShape]:
 
 # -- what they are stored and computed in ----------------------------------------------------------
 
-_KV8 = ["bf16+kv8", "fp8+kv8", "w8a16+kvint8", "w4a16+kv8", "nvfp4+kvnvfp4", "bf16+kvq8_0"]
+_KV = ["bf16+kv8", "fp8+kv8", "w8a16+kvint8", "w4a16+kv8", "nvfp4+kvnvfp4", "bf16+kvq8_0"]
+_WIDER = ["fp8+compute16", "nvfp4+compute16"]
 _UNIFORM = [f"uniform-{name}" for name in ("fp32", "fp16", "bf16", "fp8", "int8", "nvfp4")]
-named_precisions = st.sampled_from([*PRESETS, *_KV8, *_UNIFORM]).map(Precision.parse)
+named_precisions = st.sampled_from([*PRESETS, *_KV, *_WIDER, *_UNIFORM]).map(Precision.parse)
 
 
 def _with_quantized_head(precision: Precision) -> Precision:

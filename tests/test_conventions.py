@@ -134,6 +134,92 @@ def test_w4a16_moves_a_quarter_and_computes_in_bf16():
     assert up.compute == "bf16"
 
 
+A100 = pm.GpuSpec(
+    name="A100", memory_bandwidth=2.039e12, peak_flops={"bf16": 312e12, "int8": 624e12}
+)
+
+
+def test_computing_wider_is_asked_for():
+    with pytest.raises(pm.errors.UnsupportedFormatError, match=r"A100 has no fp8 peak.*compute16"):
+        pm.decode(QWEN3, A100, batch=64, context=8, precision="fp8")
+    step = pm.decode(QWEN3, A100, batch=64, context=8, precision="fp8+compute16")
+    narrow = pm.decode(QWEN3, H100, batch=64, context=8, precision="fp8")
+    down = operation(step, "down")
+    # The weights of 1 B each, and 64 rows of 3,072 numbers in and 1,024 out, now of 2 B each.
+    assert down.compute == "bf16"
+    assert down.weight_bytes == operation(narrow, "down").weight_bytes == 3072 * 1024
+    assert down.activation_bytes == 64 * (2 * 3072 + 2 * 1024)
+    assert operation(narrow, "down").activation_bytes == 64 * (3072 + 2 * 1024)
+
+
+def test_wider_nvfp4_is_nvfp4_weights_alone():
+    wider, alone = pm.Precision.parse("nvfp4+compute16"), pm.Precision.preset("nvfp4a16")
+    assert wider == pm.Precision.preset("nvfp4", compute="bf16")
+    assert wider.name == "nvfp4+compute16"
+    for field in ("linear", "head", "kv", "attention", "state"):
+        assert getattr(wider, field) == getattr(alone, field)
+
+
+@pytest.mark.parametrize(
+    ("text", "computes"),
+    [
+        # linears, head, attention: only what is narrower changes
+        ("fp8+kv8+state16+compute16", ("bf16", "bf16", "bf16")),
+        ("fp8+computefp32", ("fp32", "fp32", "fp32")),
+        ("nvfp4+compute8", ("fp8", "bf16", "bf16")),
+        ("uniform-fp8+compute16", ("bf16", "bf16", "bf16")),
+        ("w4a8+computefp16", ("fp16", "bf16", "bf16")),
+        ("bf16+computetf32", ("tf32", "tf32", "tf32")),
+    ],
+)
+def test_what_computes_wider(text, computes):
+    found = pm.Precision.parse(text)
+    assert (found.linear.compute, found.head.compute, found.attention) == computes
+    assert found.name == text
+    stored = pm.Precision.parse(text.partition("+compute")[0])
+    for part in ("linear", "head"):
+        assert getattr(found, part).weights == getattr(stored, part).weights
+        assert getattr(found, part).outputs == getattr(stored, part).outputs
+    assert (found.kv, found.state) == (stored.kv, stored.state)
+
+
+def test_asking_twice_is_asking_once_for_the_wider():
+    twice = pm.Precision.parse("nvfp4+compute8").computing("bf16")
+    assert twice == pm.Precision.parse("nvfp4+compute16")
+
+
+@pytest.mark.parametrize("text", ["bf16+compute16", "bf16+compute8", "fp32+computetf32"])
+def test_what_is_no_wider_is_refused(text):
+    with pytest.raises(pm.errors.InvalidValueError, match="compute: expected a format of more"):
+        pm.Precision.parse(text)
+
+
+@pytest.mark.parametrize("name", ["nvfp4", "bf61", 16, None, ["bf16"]])
+def test_formats_that_nothing_widens_to(name):
+    with pytest.raises(pm.errors.UnknownKeyError, match="compute: no format"):
+        pm.Precision.preset("nvfp4").computing(name)
+
+
+def test_a_checkpoints_own_precision_computes_wider():
+    """DeepSeek-V3 is stored in fp8 blocks; an A100 has no fp8."""
+    v3 = pm.model("deepseek-v3")
+    wider = v3.precision.computing("bf16")
+    assert wider.name == "checkpoint-fp8-128x128+compute16"
+    step = pm.decode(v3, A100, batch=1, context=8, precision=wider)
+    assert {op.compute for op in step.operations} == {"bf16"}
+    # A multiply-add is two FLOPs in any format, and the checkpoint's bytes are what is read.
+    own = pm.decode(v3, H100, batch=1, context=8)
+    assert (step.flops, step.weight_traffic) == (own.flops, own.weight_traffic)
+
+
+def test_parts_of_a_checkpoint_that_are_wide_already_stay():
+    """gpt-oss: experts in mxfp4 that compute in bf16, attention in bf16."""
+    own = pm.model("gpt-oss-120b").precision
+    with pytest.raises(pm.errors.InvalidValueError, match=r"checkpoint-mxfp4 computes in .bf16"):
+        own.computing("bf16")
+    assert {formats.compute for _, formats in own.computing("tf32").parts} == {"tf32"}
+
+
 # -- operations ---------------------------------------------------------------------------------
 
 

@@ -207,9 +207,10 @@ class Origin(field, kind, source, place, date, note)
 class PeakFlops(fp32, tf32, fp16, bf16, fp8, int8, nvfp4)
     .formats
 class Precision(name, linear, head, kv, attention, state, parts)
+    .computing(self, compute)
     .formats_of(self, part, default=None)
     .parse(cls, text)
-    .preset(cls, name, *, kv=None, state=None)
+    .preset(cls, name, *, kv=None, state=None, compute=None)
     .rest
     .uniform(cls, name)
 class Source(key, title, publisher, url, date)

@@ -105,7 +105,7 @@ def compare(
     ...     ModelShape.from_totals(params=8e9), a100, batch=1, precisions=["bf16", "fp8"]
     ... )
     >>> [row.unsupported for row in table.rows]
-    [None, 'A100 has no fp8 peak; it has: bf16']
+    [None, 'A100 has no fp8 peak; it has: bf16. "+compute16" behind a precision computes in bf16']
     """
     models = checked_list("model", model, one=ModelShape)
     gpus = checked_list("gpu", gpu, one=GpuSpec)

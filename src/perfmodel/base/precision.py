@@ -233,9 +233,61 @@ class Precision(Spec):
         """Storage format of embedding, norms and biases."""
         return self.head.weights
 
+    def computing(self, compute: str) -> Precision:
+        """The same storage, computed in a wider format.
+
+        Engines do so where a chip lacks the narrow one: weights are widened as they are read, and
+        inputs are moved as wide as the arithmetic. What computes as wide already stays as it is.
+
+        Parameters
+        ----------
+        compute : str
+            What the matrix units compute in: fp8, int8, bf16, fp16, fp32 or tf32 [text].
+
+        Returns
+        -------
+        Precision
+            Named as it can be written again: ``"fp8+compute16"``.
+
+        Raises
+        ------
+        UnknownKeyError
+            If there is no such format.
+        InvalidValueError
+            If nothing would be computed in more bits.
+
+        Examples
+        --------
+        >>> Precision.preset("nvfp4").computing("bf16").linear.compute
+        'bf16'
+        """
+        if not isinstance(compute, str) or compute not in _OPERANDS:
+            message = f"compute: no format {shown(compute)}; {did_you_mean(compute, _OPERANDS)}"
+            raise UnknownKeyError(message)
+        changed = {
+            "linear": _computing(self.linear, compute),
+            "head": _computing(self.head, compute),
+            "attention": _wider(self.attention, compute),
+            "parts": tuple((name, _computing(formats, compute)) for name, formats in self.parts),
+        }
+        if all(getattr(self, field) == value for field, value in changed.items()):
+            raise InvalidValueError(
+                f"compute: expected a format of more bits than {self.name} computes in "
+                f"({self.linear.compute}), got {compute}"
+            )
+        name = f"{self.name.partition('+compute')[0]}+compute{_SHORT.get(compute, compute)}"
+        return self.model_copy(update={"name": name, **changed})
+
     @classmethod
-    def preset(cls, name: str, *, kv: str | None = None, state: str | None = None) -> Precision:
-        """A preset of the field, perhaps with another format of the KV cache or of states.
+    def preset(
+        cls,
+        name: str,
+        *,
+        kv: str | None = None,
+        state: str | None = None,
+        compute: str | None = None,
+    ) -> Precision:
+        """A preset of the field, perhaps with another cache, other states, or wider arithmetic.
 
         Parameters
         ----------
@@ -246,6 +298,9 @@ class Precision(Spec):
             Storage format of the KV cache, if not the preset's own [text].
         state : str or None
             Storage format of the states of recurrent layers, if not fp32 [text].
+        compute : str or None
+            What the matrix units compute in, if wider than the preset's own, as for ``computing``
+            [text].
 
         Returns
         -------
@@ -257,7 +312,8 @@ class Precision(Spec):
         UnknownKeyError
             If the preset or a format does not exist.
         InvalidValueError
-            If the format of the cache or of states has a scale a matrix row.
+            If the format of the cache or of states has a scale a matrix row, or ``compute`` is no
+            wider than the preset's own.
 
         Examples
         --------
@@ -276,7 +332,7 @@ class Precision(Spec):
             formats[part] = _without_rows(usual if asked is None else asked)
             if formats[part].name != usual:
                 key = f"{key}+{part}{_SHORT.get(formats[part].name, formats[part].name)}"
-        return cls(
+        found = cls(
             name=key,
             linear=_matrix_formats(*linear),
             head=_matrix_formats(*head),
@@ -284,6 +340,7 @@ class Precision(Spec):
             attention=attention,
             state=formats["state"],
         )
+        return found if compute is None else found.computing(compute)
 
     @classmethod
     def uniform(cls, name: str) -> Precision:
@@ -324,7 +381,8 @@ class Precision(Spec):
         ----------
         text : Precision or str
             A preset, perhaps with ``+kv8`` or ``+kv<format>`` and ``+state16`` or
-            ``+state<format>``, or ``uniform-<format>``; a precision is what it is [text].
+            ``+state<format>``, or ``uniform-<format>``; then perhaps ``+compute16`` or
+            ``+compute<format>``; a precision is what it is [text].
 
         Returns
         -------
@@ -336,7 +394,7 @@ class Precision(Spec):
         UnknownKeyError
             If any part of it does not exist.
         InvalidValueError
-            If it is not a text.
+            If it is not a text, or its parts do not go together.
 
         Examples
         --------
@@ -364,8 +422,33 @@ def _matrix_formats(weights: str, inputs: str, outputs: str, compute: str) -> Ma
     )
 
 
+# What the matrix units compute in, and what the operands are stored in.
+_OPERANDS: Final = {
+    **{name: name for name in ("fp8", "int8", "bf16", "fp16", "fp32")},
+    "tf32": "fp32",
+}
+
+
+def _wider(now: str, compute: str) -> str:
+    """The wider of two formats of arithmetic; the first of two as wide."""
+    found, asked = (format_named(_OPERANDS.get(name, name)).bits for name in (now, compute))
+    return compute if asked > found else now
+
+
+def _computing(formats: MatrixFormats, compute: str) -> MatrixFormats:
+    """A matrix product computed in a wider format; as it was if that is no wider."""
+    if _wider(formats.compute, compute) == formats.compute:
+        return formats
+    return formats.model_copy(
+        update={"inputs": format_named(_OPERANDS[compute]), "compute": compute}
+    )
+
+
 @lru_cache(maxsize=256)
 def _parse(text: str) -> Precision:
+    stored, compute_given, compute = text.partition("+compute")
+    if compute_given:
+        return _parse(stored).computing(_LONG.get(compute, compute))
     if text.startswith("uniform-"):
         return Precision.uniform(text.removeprefix("uniform-"))
     rest, state_given, state = text.partition("+state")

@@ -84,7 +84,10 @@ class GpuSpec(Spec):
         found: float | None = getattr(self.peak_flops, compute) if known else None
         if found is None:
             has, wanted = ", ".join(self.peak_flops.formats), compute if known else shown(compute)
-            raise UnsupportedFormatError(f"{self.name} has no {wanted} peak; it has: {has}")
+            message = f"{self.name} has no {wanted} peak; it has: {has}"
+            if known and compute in ("fp8", "int8", "nvfp4") and "bf16" in self.peak_flops.formats:
+                message += '. "+compute16" behind a precision computes in bf16'
+            raise UnsupportedFormatError(message)
         return found
 
     @property
