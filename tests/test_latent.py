@@ -179,6 +179,17 @@ def test_deepseek_v3_is_counted_to_the_last_parameter():
     assert model.active_params - 129_280 * 7168 == 36_625_603_584
 
 
+def test_a_changed_size_changes_in_the_mtp_block_too():
+    """256 routed experts to 128: each has three matrices of 7,168 x 2,048 and a row of the router
+    (its correction is a buffer).
+    """
+    v3 = pm.model("deepseek-v3")
+    half = v3.with_(experts=128)
+    each = 3 * 7168 * 2048 + 7168
+    assert v3.mtp_params - half.mtp_params == 128 * each
+    assert v3.params - half.params == 58 * 128 * each
+
+
 def test_the_mtp_block_of_deepseek_v3_fills_up_the_published_total():
     # The checkpoint of DeepSeek-R1: 684,489,845,504 numbers, scales apart. Its 62nd layer is
     #   entry: 2 x 7168 x 7168, and three norms of 7168                            102,781,952

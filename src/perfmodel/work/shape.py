@@ -255,13 +255,15 @@ class ModelShape(Spec):
         for end in ("embedding", "head"):
             if isinstance(fields[end], Spec):
                 fields[end] = type(fields[end])(**changed(fields[end]))
-        if "blocks" not in changes:
-            fields["blocks"] = tuple(
-                (repeats, tuple(type(layer)(**changed(layer)) for layer in layers))
-                for repeats, layers in self.blocks
-            )
+        for blocks in ("blocks", "mtp"):
+            if blocks not in changes:
+                fields[blocks] = tuple(
+                    (repeats, tuple(type(layer)(**changed(layer)) for layer in layers))
+                    for repeats, layers in fields[blocks]
+                )
         if unknown := set(changes) - used:
-            parts: list[Spec] = [self, *(layer for _, row in self.blocks for layer in row)]
+            rows = (*self.blocks, *self.mtp)
+            parts: list[Spec] = [self, *(layer for _, row in rows for layer in row)]
             parts += [end for end in (self.embedding, self.head) if end is not None]
             known = {key for part in parts for key in type(part).model_fields}
             name = sorted(unknown)[0]
