@@ -41,6 +41,8 @@ class Attention(norm, post_norm, scalars, reused, variant, kind, heads, kv_heads
     .title
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
+class Cluster(gpu, per_node, nodes, link)
+    .devices
 class Comparison(rows)
     .to_frame(self)
 class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind)
@@ -113,7 +115,7 @@ class Generation(prefill, last_step, output, decode_time)
     .total
     .tpot
     .ttft
-class GpuSpec(name, memory_bandwidth, peak_flops, memory_capacity, visible_capacity, origins)
+class GpuSpec(name, vendor, architecture, released, memory_bandwidth, peak_flops, memory_capacity, visible_capacity, l2_cache, last_level_cache, units, unit, boost_clock, matrix_clock, power, parts, link, host_link, origins)
     .capacity
     .capacity_kind
     .peak(self, compute)
@@ -150,6 +152,7 @@ class LatentAttention(norm, post_norm, scalars, reused, variant, kind, heads, qu
     .title
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
+class Link(name, bandwidth, latency, domain, topology, reduces)
 class MixtureOfExperts(norm, post_norm, scalars, reused, variant, kind, experts, top_k, width, gated, shared_width, shared_gate, zero_experts, latent, router_width, router_bias, bias, shared_bias)
     .LACKS
     .ROUTING
@@ -204,7 +207,7 @@ class Operation(name, kind, flops, weight_bytes, least_weight_bytes, activation_
     .nbytes
     .weights_only(self)
 class Origin(field, kind, source, place, date, note)
-class PeakFlops(fp32, tf32, fp16, bf16, fp8, int8, nvfp4)
+class PeakFlops(fp32, tf32, fp16, fp16_acc16, bf16, fp8, fp8_acc16, mxfp8, int8, mxfp6, mxfp4, nvfp4, int4)
     .formats
 class Precision(name, linear, head, kv, attention, state, parts)
     .computing(self, compute)

@@ -28,7 +28,7 @@ from perfmodel.base import errors, units
 from perfmodel.base.precision import Format, Precision
 from perfmodel.base.spec import Origin, Source
 from perfmodel.machine.efficiency import Efficiency
-from perfmodel.machine.hardware import GpuSpec, PeakFlops
+from perfmodel.machine.hardware import Cluster, GpuSpec, Link, PeakFlops
 from perfmodel.sources.catalog import gpu, gpus, model, models, read_gpu
 from perfmodel.work import layers
 from perfmodel.work.forward import forward
@@ -53,6 +53,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "Attention",
+    "Cluster",
     "Comparison",
     "DeviceMemory",
     "Efficiency",
@@ -66,6 +67,7 @@ __all__ = [
     "Head",
     "KvGrowth",
     "LatentAttention",
+    "Link",
     "MixtureOfExperts",
     "ModelShape",
     "Operation",

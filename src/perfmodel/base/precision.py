@@ -17,7 +17,21 @@ from perfmodel.base._num import Num
 from perfmodel.base.errors import InvalidValueError, UnknownKeyError
 from perfmodel.base.spec import Count, CountOrZero, Name, Spec
 
-ComputeFormat: TypeAlias = Literal["fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4"]
+ComputeFormat: TypeAlias = Literal[
+    "fp32",
+    "tf32",
+    "fp16",
+    "fp16_acc16",
+    "bf16",
+    "fp8",
+    "fp8_acc16",
+    "mxfp8",
+    "int8",
+    "mxfp6",
+    "mxfp4",
+    "nvfp4",
+    "int4",
+]
 
 
 class Format(Spec):

@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from perfmodel.base._messages import shown
 from perfmodel.base.errors import InvalidValueError, UnsupportedFormatError
-from perfmodel.base.spec import Name, Origin, Quantity, Rate, Spec, quantity
+from perfmodel.base.spec import (
+    Count,
+    Flag,
+    Name,
+    Origin,
+    Quantity,
+    QuantityOrZero,
+    Rate,
+    Spec,
+    quantity,
+)
+
+# What is no wider than 8 bits can be computed in bf16 instead.
+_WIDE: Final = ("fp32", "tf32", "fp16", "fp16_acc16", "bf16")
 
 
 class PeakFlops(Spec):
-    """Dense peaks, one a number format that the matrix units compute in."""
+    """Dense peaks, one a number format that the matrix units compute in.
+
+    Products are summed in fp32, integers in int32; where a chip sums in 16 bits faster, that is a
+    peak of its own.
+    """
 
     fp32: Rate | None = quantity("F_{fp32}", "FLOP/s", "Dense fp32 peak", default=None)
     tf32: Rate | None = quantity("F_{tf32}", "FLOP/s", "Dense tf32 peak", default=None)
     fp16: Rate | None = quantity("F_{fp16}", "FLOP/s", "Dense fp16 peak", default=None)
+    fp16_acc16: Rate | None = quantity(
+        "F_{fp16,16}", "FLOP/s", "Dense fp16 peak, summed in fp16", default=None
+    )
     bf16: Rate | None = quantity("F_{bf16}", "FLOP/s", "Dense bf16 peak", default=None)
     fp8: Rate | None = quantity("F_{fp8}", "FLOP/s", "Dense fp8 peak", default=None)
+    fp8_acc16: Rate | None = quantity(
+        "F_{fp8,16}", "FLOP/s", "Dense fp8 peak, summed in fp16", default=None
+    )
+    mxfp8: Rate | None = quantity(
+        "F_{mxfp8}", "FLOP/s", "Dense peak of block-scaled fp8", default=None
+    )
     int8: Rate | None = quantity("F_{int8}", "FLOP/s", "Dense int8 peak", default=None)
+    mxfp6: Rate | None = quantity("F_{mxfp6}", "FLOP/s", "Dense mxfp6 peak", default=None)
+    mxfp4: Rate | None = quantity("F_{mxfp4}", "FLOP/s", "Dense mxfp4 peak", default=None)
     nvfp4: Rate | None = quantity("F_{nvfp4}", "FLOP/s", "Dense nvfp4 peak", default=None)
+    int4: Rate | None = quantity("F_{int4}", "FLOP/s", "Dense int4 peak", default=None)
 
     @model_validator(mode="after")
     def _at_least_one(self) -> Self:
@@ -32,6 +61,30 @@ class PeakFlops(Spec):
     def formats(self) -> tuple[str, ...]:
         """The formats that have a peak."""
         return tuple(name for name in type(self).model_fields if getattr(self, name) is not None)
+
+
+class Link(Spec):
+    """How the devices of a domain reach each other, or nodes each other.
+
+    Bandwidth is that of one device in one direction, all of its links together: half of what is
+    usually advertised.
+    """
+
+    name: Name = "link"
+    """A name to print, as ``"NVLink 4"``."""
+    bandwidth: Rate = quantity(
+        r"\beta_n", "B/s", "Bandwidth of one device in one direction, all its links together"
+    )
+    latency: QuantityOrZero = quantity(
+        r"\alpha_n", "s", "Latency of one hop; 0 is the bound", default=0.0
+    )
+    domain: Count | None = quantity(
+        "n_d", "1", "Devices that reach each other over it; None: without a limit", default=None
+    )
+    topology: Name = ""
+    """How they are joined, in words: a switch, a ring, a full mesh."""
+    reduces: Flag = False
+    """Whether its switch adds up what the devices send (NVLink SHARP)."""
 
 
 class GpuSpec(Spec):
@@ -48,12 +101,39 @@ class GpuSpec(Spec):
 
     name: Name
     """A name to print."""
+    vendor: Name = ""
+    """Who makes it."""
+    architecture: Name = ""
+    """Its generation, as ``"Hopper"``."""
+    released: Name = ""
+    """When it was released or announced, as YYYY-MM-DD."""
     memory_bandwidth: Rate = quantity(r"\beta", "B/s", "Peak memory bandwidth")
     peak_flops: PeakFlops = Field(description="Dense peak per format [FLOP/s]")
     memory_capacity: Quantity | None = quantity("C", "B", "Memory as marketed", default=None)
     visible_capacity: Quantity | None = quantity(
         "C_v", "B", "Memory as a program sees it", default=None
     )
+    l2_cache: Quantity | None = quantity("C_2", "B", "Level-2 cache", default=None)
+    last_level_cache: Quantity | None = quantity(
+        "C_L", "B", "Cache before the memory; what fits it need not be read again", default=None
+    )
+    units: Count | None = quantity(
+        "n_u", "1", "Multiprocessors, compute units or cores with matrix units", default=None
+    )
+    unit: Name = ""
+    """What the vendor calls them."""
+    boost_clock: Rate | None = quantity("f_b", "Hz", "Clock they may reach", default=None)
+    matrix_clock: Rate | None = quantity(
+        "f_m", "Hz", "Clock at which the matrix peaks are rated", default=None
+    )
+    power: Quantity | None = quantity("P", "W", "Power limit of the device or board", default=None)
+    parts: Count = quantity(
+        "n_p", "1", "Devices that a program sees in the package, whose figures are sums", default=1
+    )
+    link: Link | None = None
+    """Links to the other devices of its domain."""
+    host_link: Link | None = None
+    """Link to the host."""
     origins: tuple[Origin, ...] = Field(default=(), repr=False)
     """Where the values come from, one origin a field."""
 
@@ -85,7 +165,7 @@ class GpuSpec(Spec):
         if found is None:
             has, wanted = ", ".join(self.peak_flops.formats), compute if known else shown(compute)
             message = f"{self.name} has no {wanted} peak; it has: {has}"
-            if known and compute in ("fp8", "int8", "nvfp4") and "bf16" in self.peak_flops.formats:
+            if known and compute not in _WIDE and "bf16" in self.peak_flops.formats:
                 message += '. "+compute16" behind a precision computes in bf16'
             raise UnsupportedFormatError(message)
         return found
@@ -101,3 +181,42 @@ class GpuSpec(Spec):
         if self.visible_capacity:
             return "visible"
         return "marketed" if self.memory_capacity else None
+
+
+class Cluster(Spec):
+    """Nodes of equal chips: inside a node the chips' own links, between nodes a network.
+
+    Examples
+    --------
+    >>> chip = GpuSpec(
+    ...     name="x", memory_bandwidth=1e12, peak_flops={"bf16": 1e14}, link={"bandwidth": 450e9}
+    ... )
+    >>> Cluster(gpu=chip, per_node=8, nodes=4, link={"bandwidth": 50e9}).devices
+    32
+    """
+
+    gpu: GpuSpec
+    """The chip."""
+    per_node: Count = quantity("n_g", "1", "Chips of a node")
+    nodes: Count = quantity("n_m", "1", "Nodes", default=1)
+    link: Link | None = None
+    """The network between nodes: bandwidth of one chip in one direction."""
+
+    @model_validator(mode="after")
+    def _is_linked(self) -> Self:
+        if self.nodes > 1 and self.link is None:
+            raise InvalidValueError("Cluster.link: required between nodes, but missing")
+        inside = self.gpu.link
+        if self.per_node > 1 and inside is not None:
+            reached = inside.domain
+            if reached is not None and self.per_node > reached:
+                raise InvalidValueError(
+                    f"Cluster.per_node: expected at most {reached}, which the links of "
+                    f"{self.gpu.name} reach, got {self.per_node}"
+                )
+        return self
+
+    @property
+    def devices(self) -> int:
+        """Chips of all nodes [1]."""
+        return self.per_node * self.nodes

@@ -11,7 +11,7 @@ from perfmodel.base._data import catalogs, printable, read_toml
 from perfmodel.base._messages import did_you_mean, plain, shown
 from perfmodel.base.errors import ConfigError, InvalidValueError, UnknownKeyError
 from perfmodel.base.spec import MAX_TEXT, Origin, Source, Spec
-from perfmodel.machine.hardware import GpuSpec, PeakFlops
+from perfmodel.machine.hardware import GpuSpec, Link, PeakFlops
 from perfmodel.work.shape import ModelShape
 
 
@@ -170,31 +170,37 @@ def _model(key: str) -> ModelShape:
 def _read_gpu(path: Path, sources: dict[str, Source] | None) -> GpuSpec:
     """A chip from a file; with ``sources``, each source must be a key of them."""
     table = read_toml(path)
-    peaks = table.pop("peak_flops", {})
-    if not isinstance(peaks, dict):
-        raise ConfigError(
-            f"{printable(path)}: peak_flops: expected a table of formats, got {shown(peaks)}"
-        )
-    name = table.pop("name", plain(path.stem))
-    known = set(GpuSpec.model_fields) - {"name", "peak_flops", "origins"}
+    parts: dict[str, type[Spec]] = {"peak_flops": PeakFlops, "link": Link, "host_link": Link}
     origins: list[Origin] = []
+    sections = {}
+    for part in parts:
+        sections[part] = table.pop(part, {})
+        if not isinstance(sections[part], dict):
+            raise ConfigError(
+                f"{printable(path)}: {part}: expected a table, got {shown(sections[part])}"
+            )
 
     def values(table: dict[str, Any], owner: type[Spec], prefix: str = "") -> dict[str, Any]:
+        known = set(owner.model_fields) - {*parts, "origins"}
         fields = {}
         for key, item in table.items():
-            if key not in (known if owner is GpuSpec else owner.model_fields):
-                near = did_you_mean(key, known if owner is GpuSpec else owner.model_fields)
+            if key not in known:
+                near = did_you_mean(key, known)
                 raise ConfigError(f"{printable(path)}: {prefix}{plain(key)}: unknown field; {near}")
             unit = (owner.model_fields[key].json_schema_extra or {}).get("unit")  # type: ignore[union-attr]
-            value, origin = _value(path, f"{prefix}{key}", unit, item, sources)
-            fields[key] = value
+            if unit is None:  # a name or a flag, which has no unit and no origin
+                fields[key] = item
+                continue
+            fields[key], origin = _value(path, f"{prefix}{key}", unit, item, sources)
             origins.append(origin)
         return fields
 
-    fields = values(table, GpuSpec)
-    fields["peak_flops"] = values(peaks, PeakFlops, "peak_flops.")
+    fields: dict[str, Any] = {"name": plain(path.stem)} | values(table, GpuSpec)
+    for part, owner in parts.items():
+        if part == "peak_flops" or sections[part]:
+            fields[part] = values(sections[part], owner, f"{part}.")
     try:
-        return GpuSpec(name=name, **fields, origins=tuple(origins))
+        return GpuSpec(**fields, origins=tuple(origins))
     except InvalidValueError as error:
         raise InvalidValueError(f"{printable(path)}: {error}") from None
 
