@@ -115,7 +115,7 @@ def test_arrays_and_symbols_follow_the_same_formula() -> None:
         assert float(symbolic.expected.subs(total, tokens)) == pytest.approx(found.expected)
         assert float(symbolic.most.subs(total, tokens)) == found.most
     size, some = sympy.symbols("E k", positive=True)
-    twin = MixtureOfExperts.trusted(experts=size, top_k=some, zero_experts=0)
+    twin = MixtureOfExperts.trusted(experts=size, top_k=some, zero_experts=0, spread=1, gathered=1)
     closed = size * (1 - (1 - some / size) ** total)
     assert sympy.simplify(twin.touched(total).expected - closed) == 0
 

@@ -144,13 +144,17 @@ def unchunked(layer: Layer) -> Layer:
 # -- what is drawn ---------------------------------------------------------------------------------
 
 
+# What tells a device's share of the experts from all of them: tests/test_parallel.py.
+SHARES = {"spread", "gathered"}
+
+
 def test_every_kind_is_drawn_with_every_field():
     union, _ = get_args(AnyLayer)
     assert set(KINDS) == set(get_args(union)), "layers.__all__ and AnyLayer differ"
     for kind in KINDS:
         assert kind in FIELDS, f"strategies.FIELDS has no {kind.__name__}"
         drawn = {name for parent in kind.__mro__ for name in FIELDS.get(parent, {})}
-        assert drawn == set(kind.model_fields) - {"kind"}, kind.__name__
+        assert drawn == set(kind.model_fields) - {"kind", *SHARES}, kind.__name__
 
 
 @each_kind
@@ -217,7 +221,7 @@ def matters(pair: tuple[Layer, Layer], name: str) -> bool:
 def test_every_field_of_a_kind_changes_something(kind):
     pairs = st.tuples(layers_of(kind), layers_of(kind))
     # A variant is a name, by which a precision may tell its parts.
-    idle = {"kind", "variant", *kind.LACKS} | WITHOUT_EFFECT.get(kind, set())
+    idle = {"kind", "variant", *SHARES, *kind.LACKS} | WITHOUT_EFFECT.get(kind, set())
     for name in sorted(set(kind.model_fields) - idle):
         some(pairs, lambda pair, name=name: matters(pair, name))
 

@@ -17,11 +17,14 @@ from perfmodel.machine.efficiency import IDEAL
 
 FACE = """
 class Attention(norm, post_norm, scalars, reused, variant, kind, heads, kv_heads, head_dim, value_dim, window, chunk, source, indexer, shares_kv, keys_as_values, gate, qkv_bias, gate_bias, output_bias, qk_norm, differential, masks_keys, qk_shift)
+    .DIVIDED
     .LACKS
+    .REPEATED
     .ROUTING
     .active_params(self, hidden)
     .cache_bytes(self, group, kv)
     .clips
+    .collectives(self, hidden, tokens, precision, calls, parallelism)
     .costs(self, hidden, precision)
     .embedding_params(self, hidden)
     .formats_of(self, matrix, precision)
@@ -36,6 +39,7 @@ class Attention(norm, post_norm, scalars, reused, variant, kind, heads, kv_heads
     .reach
     .read_width(self, hidden)
     .result_width
+    .share(self, parallelism)
     .small_steps(self, hidden, tokens, precision, calls)
     .state_bytes(self, precision)
     .title
@@ -43,6 +47,9 @@ class Attention(norm, post_norm, scalars, reused, variant, kind, heads, kv_heads
     .weight_bytes(self, hidden, precision)
 class Cluster(gpu, per_node, nodes, link)
     .devices
+class Collective(name, kind, nbytes, least_nbytes, group, calls, algorithm, tokens)
+    .least_legs(self, near)
+    .legs(self, near)
 class Comparison(rows)
     .to_frame(self)
 class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind)
@@ -50,7 +57,7 @@ class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind)
     .free
     .needed
     .shortfall(self)
-class Efficiency(compute, memory, call_overhead, step_overhead, exponent, origins)
+class Efficiency(compute, memory, call_overhead, step_overhead, exponent, link, origins)
     .time(self, *, compute, memory)
 class Embedding(positions, unused_positions, extra_rows, width, norm)
     .lookup(self, hidden, tokens, precision)
@@ -58,13 +65,16 @@ class Embedding(positions, unused_positions, extra_rows, width, norm)
     .project(self, hidden, tokens, precision)
     .table(self, hidden, vocab)
     .weight_bytes(self, hidden, vocab, precision)
-class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weights_only)
+class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weights_only, parallelism, cluster)
     .activation_traffic
     .assumptions
     .bound
     .bytes
+    .collectives
     .compute_time
     .compute_utilization
+    .devices
+    .exchanges(self)
     .explain(self)
     .fits
     .floor
@@ -74,6 +84,7 @@ class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weig
     .memory
     .memory_time
     .memory_utilization
+    .network_link
     .network_time
     .operations
     .origins
@@ -85,11 +96,14 @@ class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weig
     .tokens_per_second
     .weight_traffic
 class FeedForward(norm, post_norm, scalars, reused, variant, kind, width, gated, bias)
+    .DIVIDED
     .LACKS
+    .REPEATED
     .ROUTING
     .active_params(self, hidden)
     .cache_bytes(self, group, kv)
     .clips
+    .collectives(self, hidden, tokens, precision, calls, parallelism)
     .costs(self, hidden, precision)
     .embedding_params(self, hidden)
     .formats_of(self, matrix, precision)
@@ -100,6 +114,7 @@ class FeedForward(norm, post_norm, scalars, reused, variant, kind, width, gated,
     .params(self, hidden)
     .part(self, matrix)
     .read_width(self, hidden)
+    .share(self, parallelism)
     .small_steps(self, hidden, tokens, precision, calls)
     .state_bytes(self, precision)
     .title
@@ -118,6 +133,7 @@ class Generation(prefill, last_step, output, decode_time)
 class GpuSpec(name, vendor, architecture, released, memory_bandwidth, peak_flops, memory_capacity, visible_capacity, l2_cache, last_level_cache, units, unit, boost_clock, matrix_clock, power, parts, link, host_link, origins)
     .capacity
     .capacity_kind
+    .link_to(self, devices)
     .peak(self, compute)
 class Group(count, new, past, logits, shared_past)
     .context
@@ -130,12 +146,15 @@ class Head(tied, norm, bias, width)
 class KvGrowth(batch, precision, weights, contexts, kv, overtakes)
     .to_frame(self)
 class LatentAttention(norm, post_norm, scalars, reused, variant, kind, heads, query_rank, kv_rank, nope_dim, rope_dim, value_dim, window, indexer, form, gate, shares_kv, down_bias, output_bias)
+    .DIVIDED
     .LACKS
+    .REPEATED
     .ROUTING
     .active_params(self, hidden)
     .cache_bytes(self, group, kv)
     .cached
     .clips
+    .collectives(self, hidden, tokens, precision, calls, parallelism)
     .costs(self, hidden, precision)
     .embedding_params(self, hidden)
     .formats_of(self, matrix, precision)
@@ -147,20 +166,27 @@ class LatentAttention(norm, post_norm, scalars, reused, variant, kind, heads, qu
     .part(self, matrix)
     .reach
     .read_width(self, hidden)
+    .share(self, parallelism)
     .small_steps(self, hidden, tokens, precision, calls)
     .state_bytes(self, precision)
     .title
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
 class Link(name, bandwidth, latency, domain, topology, reduces)
-class MixtureOfExperts(norm, post_norm, scalars, reused, variant, kind, experts, top_k, width, gated, shared_width, shared_gate, zero_experts, latent, router_width, router_bias, bias, shared_bias)
+    .among(self, devices)
+class LinkEfficiency(launch, hop, share, half)
+    .time(self, *, wire, others, bandwidth)
+class MixtureOfExperts(norm, post_norm, scalars, reused, variant, kind, experts, top_k, width, gated, shared_width, shared_gate, zero_experts, latent, router_width, spread, gathered, router_bias, bias, shared_bias)
+    .DIVIDED
     .LACKS
+    .REPEATED
     .ROUTING
     .active_params(self, hidden)
     .cache_bytes(self, group, kv)
     .choices
     .chosen
     .clips
+    .collectives(self, hidden, tokens, precision, calls, parallelism)
     .costs(self, hidden, precision)
     .embedding_params(self, hidden)
     .formats_of(self, matrix, precision)
@@ -171,6 +197,7 @@ class MixtureOfExperts(norm, post_norm, scalars, reused, variant, kind, experts,
     .params(self, hidden)
     .part(self, matrix)
     .read_width(self, hidden)
+    .share(self, parallelism)
     .small_steps(self, hidden, tokens, precision, calls)
     .state_bytes(self, precision)
     .title
@@ -207,6 +234,12 @@ class Operation(name, kind, flops, weight_bytes, least_weight_bytes, activation_
     .nbytes
     .weights_only(self)
 class Origin(field, kind, source, place, date, note)
+class Parallelism(tensor, pipeline, expert, data, micro_batches, stages, all_reduce, communication)
+    .devices
+    .micro_batch(self, step)
+    .micro_batches_of(self, sequences)
+    .replica(self, step)
+    .replicas_per_expert
 class PeakFlops(fp32, tf32, fp16, fp16_acc16, bf16, fp8, fp8_acc16, mxfp8, int8, mxfp6, mxfp4, nvfp4, int4)
     .formats
 class Precision(name, linear, head, kv, attention, state, parts)
@@ -224,11 +257,14 @@ class Step(groups)
 class Sweep()
     .to_frame(self)
 class Totals(norm, post_norm, scalars, reused, variant, kind, matrix_weights, kv_values_per_token, kv_bytes_per_token)
+    .DIVIDED
     .LACKS
+    .REPEATED
     .ROUTING
     .active_params(self, hidden)
     .cache_bytes(self, group, kv)
     .clips
+    .collectives(self, hidden, tokens, precision, calls, parallelism)
     .costs(self, hidden, precision)
     .embedding_params(self, hidden)
     .formats_of(self, matrix, precision)
@@ -239,38 +275,40 @@ class Totals(norm, post_norm, scalars, reused, variant, kind, matrix_weights, kv
     .params(self, hidden)
     .part(self, matrix)
     .read_width(self, hidden)
+    .share(self, parallelism)
     .small_steps(self, hidden, tokens, precision, calls)
     .state_bytes(self, precision)
     .title
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
-compare(model, gpu, *, batch, context=None, precisions=(None,), efficiency=IDEAL)
+compare(model, gpu, *, batch, context=None, precisions=(None,), efficiency=IDEAL, parallelism=<Parallelism one device>)
 critical_context(model, gpu, *, precision=None)
-decode(model, gpu, *, batch, context=None, shared_past=0, precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False)
+decode(model, gpu, *, batch, context=None, shared_past=0, precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
 module errors
-estimate(model, gpu, step, *, precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False)
+estimate(model, gpu, step, *, precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
 forward(model, step, precision=None, *, small_steps='fused')
 gemm(*, inner, outer, tokens, precision='bf16')
 gemm_ridge_batch(gpu, *, inner, outer, precision='bf16')
-generate(model, gpu, *, prompt, output, batch=1, precision=None, efficiency=IDEAL, small_steps='fused')
+generate(model, gpu, *, prompt, output, batch=1, precision=None, efficiency=IDEAL, small_steps='fused', parallelism=<Parallelism one device>)
 gpu(key)
 gpus()
 kv_growth(model, *, contexts, batch=1, precision=None)
 module layers
-max_batch(model, gpu, *, context, precision=None)
-max_context(model, gpu, *, batch, precision=None)
-memory(model, gpu, *, batch, context=None, shared_past=0, precision=None)
+max_batch(model, gpu, *, context, precision=None, parallelism=<Parallelism one device>)
+max_context(model, gpu, *, batch, precision=None, parallelism=<Parallelism one device>)
+memory(model, gpu, *, batch, context=None, shared_past=0, precision=None, parallelism=<Parallelism one device>)
 model(key)
 models()
-prefill(model, gpu, *, prompt, batch=1, past=0, shared_past=0, logits='last', precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False)
+prefill(model, gpu, *, prompt, batch=1, past=0, shared_past=0, logits='last', precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
 read_gpu(path)
 read_hf(source)
 read_precision(source)
 ridge_batch(model, gpu, *, precision=None)
 ridge_intensity(gpu, *, precision='bf16')
 roof(gpu, *, intensity, precision='bf16')
+shard(model, parallelism)
 step_ridge_batch(model, gpu, *, context, precision=None)
-sweep(model, gpu, *, batch, context=None, prompt=None, grid=True, precision=None, efficiency=IDEAL)
+sweep(model, gpu, *, batch, context=None, prompt=None, grid=True, precision=None, efficiency=IDEAL, parallelism=<Parallelism one device>)
 module symbolic
 module units
 """

@@ -27,10 +27,11 @@ from perfmodel.answers.steps import decode, estimate, prefill
 from perfmodel.base import errors, units
 from perfmodel.base.precision import Format, Precision
 from perfmodel.base.spec import Origin, Source
-from perfmodel.machine.efficiency import Efficiency
+from perfmodel.machine.efficiency import Efficiency, LinkEfficiency
 from perfmodel.machine.hardware import Cluster, GpuSpec, Link, PeakFlops
 from perfmodel.sources.catalog import gpu, gpus, model, models, read_gpu
 from perfmodel.work import layers
+from perfmodel.work.collective import Collective
 from perfmodel.work.forward import forward
 from perfmodel.work.layers import (
     Attention,
@@ -41,7 +42,9 @@ from perfmodel.work.layers import (
 )
 from perfmodel.work.layers.embedding import Embedding, Head
 from perfmodel.work.operation import Operation, gemm
+from perfmodel.work.parallel import Parallelism
 from perfmodel.work.shape import ModelShape
+from perfmodel.work.shard import shard
 from perfmodel.work.step import Group, Step
 
 if TYPE_CHECKING:
@@ -54,6 +57,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Attention",
     "Cluster",
+    "Collective",
     "Comparison",
     "DeviceMemory",
     "Efficiency",
@@ -68,10 +72,12 @@ __all__ = [
     "KvGrowth",
     "LatentAttention",
     "Link",
+    "LinkEfficiency",
     "MixtureOfExperts",
     "ModelShape",
     "Operation",
     "Origin",
+    "Parallelism",
     "PeakFlops",
     "Precision",
     "Source",
@@ -103,6 +109,7 @@ __all__ = [
     "ridge_batch",
     "ridge_intensity",
     "roof",
+    "shard",
     "step_ridge_batch",
     "sweep",
     "symbolic",

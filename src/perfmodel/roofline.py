@@ -59,6 +59,33 @@ def memory_time(*, nbytes: Num, bandwidth: Num) -> Num:
     return nbytes / bandwidth
 
 
+def network_time(*, wire: Num, bandwidth: Num, hops: Num = 0, latency: Num = 0) -> Num:
+    """Time of so many bytes over a link, after the latency of each hop.
+
+    Parameters
+    ----------
+    wire : float or array or symbol
+        Bytes that one device sends in one direction [B].
+    bandwidth : float or array or symbol
+        Bandwidth of one device in one direction [B/s].
+    hops : int or array or symbol
+        Messages one after another [1].
+    latency : float or array or symbol
+        Latency of one of them [s].
+
+    Returns
+    -------
+    float or array or symbol
+        Time [s].
+
+    Examples
+    --------
+    >>> network_time(wire=450e6, bandwidth=450e9, hops=14, latency=1e-6)
+    0.001014
+    """
+    return hops * latency + wire / bandwidth
+
+
 def roofline_time(*, compute: Num, memory: Num) -> Num:
     """The least time of work whose arithmetic and traffic overlap perfectly.
 

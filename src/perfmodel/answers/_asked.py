@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import checked_count, checked_kind
-from perfmodel.machine.hardware import GpuSpec
+from perfmodel.machine.hardware import Cluster, GpuSpec
+from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group
 
@@ -19,6 +22,38 @@ def check_subjects(model: ModelShape, gpu: GpuSpec) -> None:
     """
     checked_kind("model", model, ModelShape, "pm.model(key) or pm.read_hf(path)")
     check_gpu(gpu)
+
+
+class Place(NamedTuple):
+    """Where a model runs: the chip, how chips are joined, and how they share the work."""
+
+    gpu: GpuSpec
+    cluster: Cluster | None
+    parallelism: Parallelism
+
+
+def placed(model: ModelShape, gpu: GpuSpec | Cluster, parallelism: Parallelism) -> Place:
+    """Where a model runs; anything but a model, a chip or a cluster, and a division is refused.
+
+    Raises
+    ------
+    InvalidValueError
+        If one of them is something else, or the cluster has too few devices.
+    """
+    checked_kind("model", model, ModelShape, "pm.model(key) or pm.read_hf(path)")
+    cluster = gpu if isinstance(gpu, Cluster) else None
+    chip = gpu.gpu if isinstance(gpu, Cluster) else gpu
+    check_gpu(chip)
+    if parallelism is not SINGLE:
+        checked_kind("parallelism", parallelism, Parallelism, "pm.Parallelism(tensor=8)")
+    if parallelism == SINGLE:
+        return Place(chip, cluster, SINGLE)
+    if cluster is not None and parallelism.devices > cluster.devices:
+        raise InvalidValueError(
+            f"parallelism: expected at most the {cluster.devices} devices of the cluster, "
+            f"got {parallelism.devices} ({parallelism})"
+        )
+    return Place(chip, cluster, parallelism)
 
 
 def check_gpu(gpu: GpuSpec) -> None:

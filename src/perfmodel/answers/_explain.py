@@ -23,6 +23,7 @@ def explain(estimate: Estimate) -> str:
             *_summary(estimate),
             "",
             *_table(estimate),
+            *_exchanges(estimate),
             "",
             "assumptions",
             *(f"  - {line}" for line in estimate.assumptions),
@@ -41,7 +42,8 @@ def headline(estimate: Estimate) -> str:
         for group in estimate.step.groups[:3]
     )
     more = ", ..." if len(estimate.step.groups) > 3 else ""
-    subject = f"{estimate.phase} of {estimate.model.name} on {estimate.gpu.name}"
+    many = "" if estimate.devices == 1 else f"{estimate.devices} x "
+    subject = f"{estimate.phase} of {estimate.model.name} on {many}{estimate.gpu.name}"
     answer = f"{si(estimate.time, 's')}, {estimate.bound}-bound"
     return f"{subject}, {estimate.precision.name}, {asked}{more}: {answer}"
 
@@ -58,7 +60,8 @@ def _summary(estimate: Estimate) -> list[str]:
         f"{estimate.tokens_per_second:,.0f} tokens/s",
         f"compute {si(estimate.compute_time, 's')} ({estimate.compute_utilization:.1%} busy), "
         f"memory {si(estimate.memory_time, 's')} ({estimate.memory_utilization:.1%} busy), "
-        f"{_intensity(estimate.intensity)} FLOP/B",
+        + (f"network {si(estimate.network_time, 's')}, " if estimate.collectives else "")
+        + f"{_intensity(estimate.intensity)} FLOP/B",
         f"moved: weights {si(estimate.weight_traffic, 'B', 4)}, "
         f"KV {si(estimate.kv_traffic, 'B', 4)}, "
         f"activations {si(estimate.activation_traffic, 'B', 4)}",
@@ -83,6 +86,20 @@ def _table(estimate: Estimate) -> list[str]:
     ]
 
 
+def _exchanges(estimate: Estimate) -> list[str]:
+    """A table of the collectives, where there are any."""
+    rows = estimate.exchanges()
+    if not rows:
+        return []
+    wide = 2 + max(map(len, ["collective", *(row.collective.name for row in rows)]))
+    header = f"{'collective':<{wide}}{'calls':>6}{'devices':>9}{'sent':>10}{'time':>11}  kind"
+    return ["", header] + [
+        f"{row.collective.name:<{wide}}{row.collective.calls:>6}{row.collective.group:>9}"
+        f"{si(row.wire, 'B'):>10}{si(row.time, 's'):>11}  {row.collective.kind}"
+        for row in rows
+    ]
+
+
 def _intensity(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
@@ -95,6 +112,9 @@ def chip_figures(estimate: Estimate) -> list[tuple[str, float, str]]:
         (f"peak_flops.{compute}", gpu.peak(compute), "FLOP/s")
         for compute in sorted({op.compute for op in estimate.operations})
     ]
+    links = (("link.", gpu.link), ("host_link.", gpu.host_link))
+    if estimate.collectives:
+        used += [(name + "bandwidth", link.bandwidth, "B/s") for name, link in links if link]
     if gpu.capacity is not None:
         field = "visible_capacity" if gpu.capacity_kind == "visible" else "memory_capacity"
         used.append((field, gpu.capacity, "B"))
@@ -144,6 +164,8 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
             "a coarse shape: every parameter a matrix weight, no activations, no scales a row"
         )
     lines += _about_layers(model)
+    if estimate.devices > 1:
+        lines += _about_devices(estimate)
     if len(step.groups) > 1:
         lines.append(
             "attention of all groups is one kernel, which overlaps what binds each of them"
@@ -187,6 +209,32 @@ def _about_layers(model: ModelShape) -> list[str]:
         lines.append("vision and audio towers are held in memory; no step runs them")
     if model.mtp:
         lines.append("extra prediction blocks are neither held nor run")
+    return lines
+
+
+def _about_devices(estimate: Estimate) -> list[str]:
+    """What a division over devices takes for granted."""
+    ways = estimate.parallelism
+    lines = [
+        f"{ways.devices} devices ({ways}): work, traffic and memory are those of the device that "
+        "takes longest, or holds most; sequences divide evenly, rounded up",
+        {
+            "serial": "devices wait for each other: communication follows the operations",
+            "overlapped": "communication runs beside the operations, perfectly",
+            "ignored": "communication is left out",
+        }[ways.communication],
+    ]
+    if estimate.collectives:
+        lines.append(
+            f"partial sums are added up by an all-reduce ({ways.all_reduce}) after each divided "
+            "layer; latency only where the link states one"
+        )
+    if ways.pipeline > 1:
+        parts = ways.micro_batches_of(estimate.step.sequences)
+        then = "the next step fills the bubbles" if estimate.phase == "decode" else "once"
+        lines.append(f"{ways.pipeline} stages, which {parts} micro-batches pass in turn; {then}")
+    if ways.expert > 1:
+        lines.append("every device holds as many experts, and is sent as many tokens, as the rest")
     return lines
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from perfmodel.answers.estimate import Estimate
@@ -11,7 +12,8 @@ from perfmodel.base.errors import UnsupportedFormatError
 from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import Name, Spec, checked_list
 from perfmodel.machine.efficiency import IDEAL, Efficiency
-from perfmodel.machine.hardware import GpuSpec
+from perfmodel.machine.hardware import Cluster, GpuSpec
+from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 
 if TYPE_CHECKING:
@@ -59,12 +61,13 @@ class Comparison(Spec):
 
 def compare(
     model: ModelShape | Sequence[ModelShape],
-    gpu: GpuSpec | Sequence[GpuSpec],
+    gpu: GpuSpec | Cluster | Sequence[GpuSpec | Cluster],
     *,
     batch: int,
     context: int | None = None,
     precisions: Iterable[PrecisionLike] | Precision = (None,),
     efficiency: Efficiency = IDEAL,
+    parallelism: Parallelism = SINGLE,
 ) -> Comparison:
     """Decode the same batch with several precisions, chips or models.
 
@@ -72,8 +75,8 @@ def compare(
     ----------
     model : ModelShape or sequence of ModelShape
         The models.
-    gpu : GpuSpec or sequence of GpuSpec
-        The chips.
+    gpu : GpuSpec or Cluster or sequence of them
+        The chips, or clusters of them.
     batch : int
         Sequences [1].
     context : int or None
@@ -82,6 +85,8 @@ def compare(
         The precisions; None is the checkpoint's own, else bf16.
     efficiency : Efficiency
         How far below the roofs; the default is the roofs themselves.
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; the default is one device.
 
     Returns
     -------
@@ -108,28 +113,28 @@ def compare(
     [None, 'A100 has no fp8 peak; it has: bf16. "+compute16" behind a precision computes in bf16']
     """
     models = checked_list("model", model, one=ModelShape)
-    gpus = checked_list("gpu", gpu, one=GpuSpec)
+    gpus = [gpu] if isinstance(gpu, Cluster) else checked_list("gpu", gpu, one=GpuSpec)
     wanted = checked_list("precisions", precisions, one=Precision)
-    rows = [_row(m, g, p, batch, context, efficiency) for m in models for g in gpus for p in wanted]
+    step = partial(
+        decode, batch=batch, context=context, efficiency=efficiency, parallelism=parallelism
+    )
+    rows = [_row(step, m, g, p) for m in models for g in gpus for p in wanted]
     return Comparison(rows=tuple(rows))
 
 
 def _row(
+    step: Callable[..., Estimate],
     model: ModelShape,
-    gpu: GpuSpec,
+    gpu: GpuSpec | Cluster,
     precision: PrecisionLike,
-    batch: int,
-    context: int | None,
-    efficiency: Efficiency,
 ) -> ComparisonRow:
     found, unsupported = None, None
     try:
-        found = decode(
-            model, gpu, batch=batch, context=context, precision=precision, efficiency=efficiency
-        )
+        found = step(model, gpu, precision=precision)
     except UnsupportedFormatError as error:
         unsupported = str(error)
     name = model.resolve_precision(precision).name
+    chip = gpu.gpu if isinstance(gpu, Cluster) else gpu
     return ComparisonRow(
-        model=model.name, gpu=gpu.name, precision=name, estimate=found, unsupported=unsupported
+        model=model.name, gpu=chip.name, precision=name, estimate=found, unsupported=unsupported
     )

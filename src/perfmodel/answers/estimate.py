@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import computed_field, model_validator
 
+from perfmodel.answers._device import (
+    Bound,
+    CollectiveTime,
+    Device,
+    OperationTime,
+    Sums,
+    devices_of,
+    piped,
+    slowest,
+)
 from perfmodel.answers.memory import DeviceMemory, memory_of
-from perfmodel.base._num import Num, where
+from perfmodel.base._num import maximum, where
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Flag, Origin, Source, Spec
-from perfmodel.machine.efficiency import IDEAL, Efficiency
-from perfmodel.machine.hardware import GpuSpec
-from perfmodel.roofline import compute_time, memory_time, roofline_time
-from perfmodel.work.forward import SmallSteps, forward
+from perfmodel.machine.efficiency import Efficiency
+from perfmodel.machine.hardware import Cluster, GpuSpec, Link
+from perfmodel.roofline import memory_time
+from perfmodel.work.collective import Collective
+from perfmodel.work.forward import SmallSteps
 from perfmodel.work.operation import Operation
+from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Step
 
@@ -23,11 +36,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
 Phase: TypeAlias = Literal["decode", "prefill", "step"]
-Bound: TypeAlias = Literal["memory", "compute", "network"]
 
 # What JSON shows beside the fields; it is computed again when the JSON is read.
 _COMPUTED: Final = (
     "operations",
+    "collectives",
     "time",
     "floor",
     "bound",
@@ -46,51 +59,6 @@ _COMPUTED: Final = (
     "fits",
     "assumptions",
 )
-
-
-class Sums(NamedTuple):
-    """Sums over the operations of a step."""
-
-    time: float  # s, each operation at its own roof
-    compute_time: float  # s
-    least_compute_time: float  # s, matrix units alone
-    flops: int
-    weight_bytes: float
-    least_weight_bytes: float
-    activation_bytes: float
-    kv_bytes: float
-
-
-class OperationTime(NamedTuple):
-    """One row of an explanation: all calls of an operation in the step."""
-
-    operation: Operation
-    """The operation; its numbers are those of one call."""
-    compute_time: float
-    """All calls at the compute roof [s]."""
-    memory_time: float
-    """All calls at the memory roof [s]."""
-    time: float
-    """All calls, expected with the efficiency [s]."""
-
-    @property
-    def flops(self) -> float:
-        """Floating-point operations [FLOP]."""
-        return self.operation.calls * self.operation.flops
-
-    @property
-    def bytes(self) -> float:
-        """Bytes moved [B]."""
-        return self.operation.calls * self.operation.nbytes
-
-    @property
-    def bound(self) -> Bound:
-        """The longer of the two roofs; a tie is memory."""
-        return "compute" if self.compute_time > self.memory_time else "memory"
-
-
-def _attends(row: OperationTime) -> bool:
-    return row.operation.kind == "attention"
 
 
 class Estimate(Spec):
@@ -116,6 +84,10 @@ class Estimate(Spec):
     """Whether norms, residual additions and activations are listed with their own traffic."""
     weights_only: Flag
     """Whether nothing counts but reading the weights and multiplying by them."""
+    parallelism: Parallelism = SINGLE
+    """Over how many devices each part of the model is divided."""
+    cluster: Cluster | None = None
+    """How the devices are joined; None: all over the links of one node."""
 
     def __repr__(self) -> str:
         from perfmodel.answers._explain import headline
@@ -136,85 +108,87 @@ class Estimate(Spec):
         self.sums  # noqa: B018  a format that the chip lacks is an error now, not at the first look
         return self
 
+    @cached_property
+    def _devices(self) -> tuple[Device, ...]:
+        """One device of each stage."""
+        return devices_of(self)
+
+    @cached_property
+    def _device(self) -> Device:
+        """The device that takes longest."""
+        return slowest(self._devices)
+
     @computed_field  # type: ignore[prop-decorator]
-    @cached_property
+    @property
     def operations(self) -> tuple[Operation, ...]:
-        """What the step does, in running order."""
-        found = forward(self.model, self.step, self.precision, small_steps=self.small_steps)
-        if self.weights_only:
-            found = tuple(op.weights_only() for op in found if op.is_product)
-        return found
+        """What the device that takes longest does, in running order."""
+        return self._device.operations
 
-    @cached_property
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def collectives(self) -> tuple[Collective, ...]:
+        """What that device exchanges with others, in running order; one device has none."""
+        return self._device.collectives
+
+    @property
     def sums(self) -> Sums:
-        """Sums over all operations, in one pass."""
-        overhead = self.efficiency.step_overhead
-        time: Num = overhead if overhead else 0
-        compute: Num = 0
-        least: Num = 0
-        flops: Num = 0
-        weight: Num = 0
-        least_weight: Num = 0
-        activation: Num = 0
-        kv: Num = 0
-        # What depends on the context last, so that the sums of a sweep's grid stay small till then.
-        for op, at_compute, _, expected in sorted(self._rows, key=_attends):
-            time = time + expected
-            compute = compute + at_compute
-            if op.kind != "small":
-                least = least + at_compute
-            calls = op.calls
-            flops = flops + calls * op.flops
-            weight = weight + calls * op.weight_bytes
-            least_weight = least_weight + calls * op.least_weight_bytes
-            activation = activation + calls * op.activation_bytes
-            kv = kv + calls * op.kv_bytes
-        return Sums(time, compute, least, flops, weight, least_weight, activation, kv)
-
-    @cached_property
-    def _rows(self) -> list[OperationTime]:
-        peaks: dict[str, float] = {}
-        bandwidth, efficiency = self.gpu.memory_bandwidth, self.efficiency
-        ideal = efficiency is IDEAL
-        rows = []
-        for op in self.operations:
-            calls, fmt = op.calls, op.compute
-            if fmt not in peaks:
-                peaks[fmt] = self.gpu.peak(fmt)
-            compute = compute_time(flops=op.flops, peak=peaks[fmt])
-            memory = memory_time(nbytes=op.nbytes, bandwidth=bandwidth)
-            time = (
-                roofline_time(compute=compute, memory=memory)
-                if ideal
-                else efficiency.time(compute=compute, memory=memory)
-            )
-            rows.append(OperationTime(op, calls * compute, calls * memory, calls * time))
-        return rows
+        """Sums over the operations and collectives of the device that takes longest."""
+        return self._device.sums
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def time(self) -> float:
-        """Operations one after another, each at its own roof (a sum of maxima) [s]."""
-        return self.sums.time
+        """Operations one after another, each at its own roof (a sum of maxima) [s].
+
+        With more than one stage: from the first micro-batch's start to the last one's end; of
+        decode, which repeats, the time from token to token.
+        """
+        return self._piped([device.sums.time for device in self._devices])
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def floor(self) -> float:
         """What no honest cold run can beat: compulsory work, perfectly overlapped [s].
 
-        The larger of all matrix FLOPs at their peaks and the compulsory bytes at the bandwidth:
-        weights (of experts, the fewest that a batch can touch) and KV, not activations. Norms and
-        their like may run beside the matrix units.
+        The largest of all matrix FLOPs at their peaks, the compulsory bytes at the bandwidth, and
+        the compulsory bytes at the links: weights (of experts, the fewest that a batch can touch)
+        and KV, not activations. Norms and their like may run beside the matrix units.
         """
-        compulsory = self.sums.least_weight_bytes + self.sums.kv_bytes
-        at_memory = memory_time(nbytes=compulsory, bandwidth=self.gpu.memory_bandwidth)
-        return roofline_time(compute=self.sums.least_compute_time, memory=at_memory)  # type: ignore[no-any-return]
+        return self._piped([device.floor for device in self._devices])
+
+    def _piped(self, times: list[float]) -> float:
+        if len(times) == 1:
+            return times[0]
+        return piped(times, self._device.passes, repeats=self.phase == "decode")  # type: ignore[no-any-return]
+
+    @property
+    def network_link(self) -> Link:
+        """The network between nodes.
+
+        Raises
+        ------
+        InvalidValueError
+            If the devices stand in one node.
+        """
+        link = None if self.cluster is None else self.cluster.link
+        if link is None:
+            raise InvalidValueError("cluster: expected nodes that a network joins, got none")
+        return link
+
+    @property
+    def devices(self) -> int:
+        """Devices in all [1]."""
+        return self.parallelism.devices
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def bound(self) -> Bound:
         """The largest of the three total times; a tie is memory."""
-        return where(self.compute_time > self.memory_time, "compute", "memory")  # type: ignore[no-any-return]
+        compute, memory = self.compute_time, self.memory_time
+        at_roofs = where(compute > memory, "compute", "memory")
+        if not self._device.collectives:
+            return at_roofs  # type: ignore[no-any-return]
+        return where(self.network_time > maximum(compute, memory), "network", at_roofs)  # type: ignore[no-any-return]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -267,8 +241,8 @@ class Estimate(Spec):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def network_time(self) -> float:
-        """Bytes between devices; one device has none [s]."""
-        return 0.0
+        """Bytes between devices, each at its link; one device has none [s]."""
+        return self.sums.network_time * 1.0
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -291,7 +265,7 @@ class Estimate(Spec):
     @cached_property
     def memory(self) -> DeviceMemory:
         """What memory must hold for this step, and whether it does."""
-        return memory_of(self.model, self.gpu, self.step, self.precision)
+        return memory_of(self.model, self.gpu, self.step, self.precision, self.parallelism)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -324,7 +298,11 @@ class Estimate(Spec):
 
     def rows(self) -> list[OperationTime]:
         """Each operation with its work and its times, all calls together."""
-        return list(self._rows)
+        return list(self._device.rows)
+
+    def exchanges(self) -> list[CollectiveTime]:
+        """Each collective with its bytes and its time, all calls together."""
+        return list(self._device.exchanges)
 
     def explain(self) -> str:
         """The estimate as text: each operation, both roofs, which binds, assumptions, sources.

@@ -13,8 +13,9 @@ from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import Count, NonNegative, Spec, checked_count, quantity
 from perfmodel.base.units import si
 from perfmodel.machine.efficiency import IDEAL, Efficiency
-from perfmodel.machine.hardware import GpuSpec
+from perfmodel.machine.hardware import Cluster, GpuSpec
 from perfmodel.work.forward import SmallSteps
+from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 
 MAX_OUTPUT: Final = 1_000_000  # steps that are summed as one array
@@ -87,7 +88,7 @@ class Generation(Spec):
 
 def generate(
     model: ModelShape,
-    gpu: GpuSpec,
+    gpu: GpuSpec | Cluster,
     *,
     prompt: int,
     output: int,
@@ -95,6 +96,7 @@ def generate(
     precision: PrecisionLike = None,
     efficiency: Efficiency = IDEAL,
     small_steps: SmallSteps = "fused",
+    parallelism: Parallelism = SINGLE,
 ) -> Generation:
     """Estimate a generation: prefill, then a decode step for every further token.
 
@@ -102,8 +104,8 @@ def generate(
     ----------
     model : ModelShape
         The model.
-    gpu : GpuSpec
-        The chip.
+    gpu : GpuSpec or Cluster
+        The chip, or many of them and the network between their nodes.
     prompt : int
         Tokens of each prompt [1].
     output : int
@@ -116,6 +118,8 @@ def generate(
         How far below the roofs; the default is the roofs themselves.
     small_steps : {"fused", "separate"}
         Whether norms, residual additions and activations are listed with their own traffic.
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; the default is one device.
 
     Returns
     -------
@@ -127,7 +131,8 @@ def generate(
     UnknownKeyError
         If there is no preset of that name.
     InvalidValueError
-        If an argument is not what it should be, or the context exceeds learned positions.
+        If an argument is not what it should be, or the context exceeds learned positions, or the
+        model cannot be divided so.
     UnsupportedFormatError
         If the chip has no peak for a format that the precision computes in.
 
@@ -155,6 +160,7 @@ def generate(
         precision=precision,
         efficiency=efficiency,
         small_steps=small_steps,
+        parallelism=parallelism,
     )
     if not steps:
         return Generation(prefill=first, last_step=None, output=1, decode_time=0.0)
@@ -167,6 +173,7 @@ def generate(
         precision=precision,
         efficiency=efficiency,
         small_steps=small_steps,
+        parallelism=parallelism,
     )
     total = decode_time_between(last, prompt + 1) if model.has_cache else steps * last.time
     return Generation(prefill=first, last_step=last, output=steps + 1, decode_time=total)

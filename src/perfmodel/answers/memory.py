@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal
 
-from perfmodel.answers._asked import check_subjects, decode_group
+from perfmodel.answers._asked import decode_group, placed
 from perfmodel.answers._search import largest
+from perfmodel.base._num import Num, highest
 from perfmodel.base.errors import DoesNotFitError, InvalidValueError
 from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import (
@@ -18,8 +19,10 @@ from perfmodel.base.spec import (
     quantity,
 )
 from perfmodel.base.units import si
-from perfmodel.machine.hardware import GpuSpec
+from perfmodel.machine.hardware import Cluster, GpuSpec
+from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
+from perfmodel.work.shard import shard
 from perfmodel.work.step import Group, Step
 
 
@@ -61,8 +64,29 @@ class DeviceMemory(Spec):
         return f"needs {si(self.needed, 'B', 4)}, has {has}"
 
 
-def memory_of(model: ModelShape, gpu: GpuSpec, step: Step, precision: Precision) -> DeviceMemory:
-    """Memory after a step, its new tokens included; for numbers of any kind, unchecked."""
+def memory_of(
+    model: ModelShape,
+    gpu: GpuSpec,
+    step: Step,
+    precision: Precision,
+    parallelism: Parallelism = SINGLE,
+) -> DeviceMemory:
+    """Memory after a step, its new tokens included; for numbers of any kind, unchecked.
+
+    Of many devices, that of the stage which must hold most.
+    """
+    if parallelism is SINGLE:
+        return _held_by(model, gpu, step, precision)
+    replica = parallelism.replica(step)
+    found = [_held_by(shape, gpu, replica, precision) for shape in shard(model, parallelism)]
+
+    def most(held: DeviceMemory) -> Num:
+        return highest(held.needed)
+
+    return max(found, key=most)
+
+
+def _held_by(model: ModelShape, gpu: GpuSpec, step: Step, precision: Precision) -> DeviceMemory:
     return DeviceMemory.trusted(
         precision=precision.name,
         weights=model.weight_bytes(precision),
@@ -75,12 +99,13 @@ def memory_of(model: ModelShape, gpu: GpuSpec, step: Step, precision: Precision)
 
 def memory(
     model: ModelShape,
-    gpu: GpuSpec,
+    gpu: GpuSpec | Cluster,
     *,
     batch: int,
     context: int | None = None,
     shared_past: int = 0,
     precision: PrecisionLike = None,
+    parallelism: Parallelism = SINGLE,
 ) -> DeviceMemory:
     """What a chip must hold for a batch of sequences, and whether it does.
 
@@ -88,8 +113,9 @@ def memory(
     ----------
     model : ModelShape
         The model.
-    gpu : GpuSpec
-        The chip; without a capacity, ``fits`` and ``free`` are None.
+    gpu : GpuSpec or Cluster
+        The chip, or many of them and the network between their nodes; without a capacity,
+        ``fits`` and ``free`` are None.
     batch : int
         Sequences [1].
     context : int or None
@@ -98,6 +124,8 @@ def memory(
         Tokens of a prefix that all sequences share and that is held once [1].
     precision : Precision or str or None
         What weights and KV are stored in; None: the checkpoint's own, else bf16.
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; the default is one device.
 
     Returns
     -------
@@ -127,13 +155,19 @@ def memory(
     >>> held.fits, held.free
     (True, 8000000000.0)
     """
-    check_subjects(model, gpu)
+    place = placed(model, gpu, parallelism)
     step = Step.trusted(groups=(decode_group(model, batch, context, shared_past),))
-    return memory_of(model, gpu, step, model.resolve_precision(precision))
+    formats = model.resolve_precision(precision)
+    return memory_of(model, place.gpu, step, formats, place.parallelism)
 
 
 def max_batch(
-    model: ModelShape, gpu: GpuSpec, *, context: int, precision: PrecisionLike = None
+    model: ModelShape,
+    gpu: GpuSpec | Cluster,
+    *,
+    context: int,
+    precision: PrecisionLike = None,
+    parallelism: Parallelism = SINGLE,
 ) -> int:
     """The most sequences of a context that a chip holds beside the weights.
 
@@ -141,12 +175,14 @@ def max_batch(
     ----------
     model : ModelShape
         The model.
-    gpu : GpuSpec
-        The chip, with a capacity.
+    gpu : GpuSpec or Cluster
+        The chip, or many of them and the network between their nodes, with a capacity.
     context : int
         Tokens of each sequence [1].
     precision : Precision or str or None
         What weights and KV are stored in; None: the checkpoint's own, else bf16.
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; the default is one device.
 
     Returns
     -------
@@ -177,14 +213,19 @@ def max_batch(
     >>> max_batch(ModelShape.from_totals(params=8e9, kv_bytes_per_token=1e5), card, context=1000)
     80
     """
-    held = _held(model, gpu, precision)
+    held = _held(model, gpu, precision, parallelism)
     context = checked_count("context", context)
     model.require_positions(context)
     return _at_least_one(largest(lambda batch: held(batch, context).fits), held(1, context))
 
 
 def max_context(
-    model: ModelShape, gpu: GpuSpec, *, batch: int, precision: PrecisionLike = None
+    model: ModelShape,
+    gpu: GpuSpec | Cluster,
+    *,
+    batch: int,
+    precision: PrecisionLike = None,
+    parallelism: Parallelism = SINGLE,
 ) -> int:
     """The longest context of every sequence of a batch that a chip holds beside the weights.
 
@@ -192,12 +233,14 @@ def max_context(
     ----------
     model : ModelShape
         The model.
-    gpu : GpuSpec
-        The chip, with a capacity.
+    gpu : GpuSpec or Cluster
+        The chip, or many of them and the network between their nodes, with a capacity.
     batch : int
         Sequences [1].
     precision : Precision or str or None
         What weights and KV are stored in; None: the checkpoint's own, else bf16.
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; the default is one device.
 
     Returns
     -------
@@ -226,7 +269,7 @@ def max_context(
     >>> max_context(ModelShape.from_totals(params=8e9, kv_bytes_per_token=1e5), card, batch=80)
     1000
     """
-    held = _held(model, gpu, precision)
+    held = _held(model, gpu, precision, parallelism)
     batch = checked_count("batch", batch)
     limit = model.position_limit
     if limit is not None and held(batch, limit).fits:
@@ -241,19 +284,19 @@ def _at_least_one(size: int, smallest: DeviceMemory) -> int:
 
 
 def _held(
-    model: ModelShape, gpu: GpuSpec, precision: PrecisionLike
+    model: ModelShape, gpu: GpuSpec | Cluster, precision: PrecisionLike, parallelism: Parallelism
 ) -> Callable[[int, int], DeviceMemory]:
     """A function of (batch, context) that tells the memory; the question itself is checked."""
-    check_subjects(model, gpu)
+    chip, _, ways = placed(model, gpu, parallelism)
     model.require_cache()
-    if gpu.capacity is None:
+    if chip.capacity is None:
         raise InvalidValueError(
-            f"memory_capacity: required to ask what fits, but {gpu.name} does not state it"
+            f"memory_capacity: required to ask what fits, but {chip.name} does not state it"
         )
     formats = model.resolve_precision(precision)
 
     def held(batch: int, context: int) -> DeviceMemory:
         group = Group.trusted(count=batch, new=1, past=context - 1, logits=1, shared_past=0)
-        return memory_of(model, gpu, Step.trusted(groups=(group,)), formats)
+        return memory_of(model, chip, Step.trusted(groups=(group,)), formats, ways)
 
     return held

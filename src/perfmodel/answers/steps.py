@@ -4,27 +4,29 @@ from __future__ import annotations
 
 from typing import Literal
 
-from perfmodel.answers._asked import check_subjects, decode_group
+from perfmodel.answers._asked import decode_group, placed
 from perfmodel.answers.estimate import Estimate, Phase
 from perfmodel.base._num import as_array
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import checked_choice, checked_count, checked_flag, checked_kind
 from perfmodel.machine.efficiency import IDEAL, Efficiency
-from perfmodel.machine.hardware import GpuSpec
+from perfmodel.machine.hardware import Cluster, GpuSpec
 from perfmodel.work.forward import SmallSteps
+from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group, Step
 
 
 def estimate(
     model: ModelShape,
-    gpu: GpuSpec,
+    gpu: GpuSpec | Cluster,
     step: Step,
     *,
     precision: PrecisionLike = None,
     efficiency: Efficiency = IDEAL,
     small_steps: SmallSteps = "fused",
     weights_only: bool = False,
+    parallelism: Parallelism = SINGLE,
 ) -> Estimate:
     """Estimate any step: prefill, decode, chunks, verification, or several of them at once.
 
@@ -32,8 +34,8 @@ def estimate(
     ----------
     model : ModelShape
         The model.
-    gpu : GpuSpec
-        The chip.
+    gpu : GpuSpec or Cluster
+        The chip, or many of them and the network between their nodes.
     step : Step
         Which sequences take part, with how many tokens each.
     precision : Precision or str or None
@@ -44,6 +46,8 @@ def estimate(
         Whether norms, residual additions and activations are listed with their own traffic.
     weights_only : bool
         Count nothing but reading the weights and multiplying by them [flag].
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; the default is one device.
 
     Returns
     -------
@@ -55,7 +59,8 @@ def estimate(
     UnknownKeyError
         If there is no preset of that name.
     InvalidValueError
-        If an argument is not what it should be, or a context exceeds learned positions.
+        If an argument is not what it should be, or a context exceeds learned positions, or the
+        model cannot be divided so.
     UnsupportedFormatError
         If the chip has no peak for a format that the precision computes in.
 
@@ -70,23 +75,25 @@ def estimate(
     >>> estimate(shape, h100, mixed).step.tokens
     520
     """
-    check_subjects(model, gpu)
+    place = placed(model, gpu, parallelism)
     checked_kind("step", step, Step, "pm.Step(groups=(pm.Group(...),))")
     return estimate_unchecked(
         "step",
         model,
-        gpu,
+        place.gpu,
         step.groups,
         precision=precision,
         efficiency=efficiency,
         small_steps=small_steps,
         weights_only=weights_only,
+        parallelism=place.parallelism,
+        cluster=place.cluster,
     )
 
 
 def decode(
     model: ModelShape,
-    gpu: GpuSpec,
+    gpu: GpuSpec | Cluster,
     *,
     batch: int,
     context: int | None = None,
@@ -95,6 +102,7 @@ def decode(
     efficiency: Efficiency = IDEAL,
     small_steps: SmallSteps = "fused",
     weights_only: bool = False,
+    parallelism: Parallelism = SINGLE,
 ) -> Estimate:
     """Estimate one decode step: every sequence of the batch gains one token.
 
@@ -102,8 +110,8 @@ def decode(
     ----------
     model : ModelShape
         The model.
-    gpu : GpuSpec
-        The chip.
+    gpu : GpuSpec or Cluster
+        The chip, or many of them and the network between their nodes.
     batch : int
         Sequences [1].
     context : int or None
@@ -119,6 +127,8 @@ def decode(
         Whether norms, residual additions and activations are listed with their own traffic.
     weights_only : bool
         Count nothing but reading the weights and multiplying by them [flag].
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; the default is one device.
 
     Returns
     -------
@@ -130,7 +140,8 @@ def decode(
     UnknownKeyError
         If there is no preset of that name.
     InvalidValueError
-        If an argument is not what it should be, or the context exceeds learned positions.
+        If an argument is not what it should be, or the context exceeds learned positions, or the
+        model cannot be divided so.
     NoCacheError
         If a context is given for a shape without a cache.
     UnsupportedFormatError
@@ -149,23 +160,25 @@ def decode(
     >>> f"{step.time * 1e3:.2f} ms, {step.tokens_per_second:,.0f} tokens/s, {step.bound}"
     '4.78 ms, 13,400 tokens/s, memory'
     """
-    check_subjects(model, gpu)
+    place = placed(model, gpu, parallelism)
     group = decode_group(model, batch, context, shared_past)
     return estimate_unchecked(
         "decode",
         model,
-        gpu,
+        place.gpu,
         (group,),
         precision=precision,
         efficiency=efficiency,
         small_steps=small_steps,
         weights_only=weights_only,
+        parallelism=place.parallelism,
+        cluster=place.cluster,
     )
 
 
 def prefill(
     model: ModelShape,
-    gpu: GpuSpec,
+    gpu: GpuSpec | Cluster,
     *,
     prompt: int,
     batch: int = 1,
@@ -176,6 +189,7 @@ def prefill(
     efficiency: Efficiency = IDEAL,
     small_steps: SmallSteps = "fused",
     weights_only: bool = False,
+    parallelism: Parallelism = SINGLE,
 ) -> Estimate:
     """Estimate the pass over a prompt, or over a chunk of it.
 
@@ -183,8 +197,8 @@ def prefill(
     ----------
     model : ModelShape
         The model.
-    gpu : GpuSpec
-        The chip.
+    gpu : GpuSpec or Cluster
+        The chip, or many of them and the network between their nodes.
     prompt : int
         New tokens of each sequence [1].
     batch : int
@@ -203,6 +217,8 @@ def prefill(
         Whether norms, residual additions and activations are listed with their own traffic.
     weights_only : bool
         Count nothing but reading the weights and multiplying by them [flag].
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; the default is one device.
 
     Returns
     -------
@@ -214,7 +230,8 @@ def prefill(
     UnknownKeyError
         If there is no preset of that name.
     InvalidValueError
-        If an argument is not what it should be, or the context exceeds learned positions.
+        If an argument is not what it should be, or the context exceeds learned positions, or the
+        model cannot be divided so.
     UnsupportedFormatError
         If the chip has no peak for a format that the precision computes in.
 
@@ -230,7 +247,7 @@ def prefill(
     >>> step.intensity, step.bound
     (512.0, 'compute')
     """
-    check_subjects(model, gpu)
+    place = placed(model, gpu, parallelism)
     checked_choice("logits", logits, ("last", "all", "none"))
     new = checked_count("prompt", prompt)
     group = Group(
@@ -243,12 +260,14 @@ def prefill(
     return estimate_unchecked(
         "prefill",
         model,
-        gpu,
+        place.gpu,
         (group,),
         precision=precision,
         efficiency=efficiency,
         small_steps=small_steps,
         weights_only=weights_only,
+        parallelism=place.parallelism,
+        cluster=place.cluster,
     )
 
 
@@ -262,6 +281,8 @@ def estimate_unchecked(
     efficiency: Efficiency = IDEAL,
     small_steps: SmallSteps = "fused",
     weights_only: bool = False,
+    parallelism: Parallelism = SINGLE,
+    cluster: Cluster | None = None,
 ) -> Estimate:
     """The estimate of a step whose numbers have been checked, or are arrays or symbols."""
     checked_flag("weights_only", weights_only)
@@ -275,6 +296,8 @@ def estimate_unchecked(
         efficiency=efficiency,
         small_steps=small_steps,
         weights_only=weights_only,
+        parallelism=parallelism,
+        cluster=cluster,
     )
     found.sums  # noqa: B018  a format that the chip lacks is an error now, not at the first look
     return found
@@ -295,5 +318,7 @@ def decode_time_between(last: Estimate, first_context: int) -> float:
         precision=last.precision,
         efficiency=last.efficiency,
         small_steps=last.small_steps,
+        parallelism=last.parallelism,
+        cluster=last.cluster,
     )
     return float(np.sum(steps.time))

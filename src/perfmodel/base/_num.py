@@ -62,6 +62,15 @@ def minimum(a: Num, b: Num) -> Num:
     return np.minimum(a, b)
 
 
+def ceil_div(a: Num, b: Num) -> Num:
+    """``a / b`` rounded up: elementwise for arrays, ``ceiling`` for symbols."""
+    if is_symbolic(a, b):
+        import sympy
+
+        return sympy.ceiling(a / b)
+    return -(-a // b)
+
+
 def equal(a: Num, b: Num) -> Num:
     """Whether two numbers are equal: elementwise for arrays, an equation for symbols."""
     if is_symbolic(a, b):

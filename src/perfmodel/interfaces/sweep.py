@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from perfmodel.answers._asked import check_subjects
+from perfmodel.answers._asked import placed
 from perfmodel.answers.estimate import Phase
 from perfmodel.answers.steps import estimate_unchecked
 from perfmodel.base._messages import shown
@@ -19,7 +19,8 @@ from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import MAX_COUNT, checked_flag
 from perfmodel.machine.efficiency import IDEAL, Efficiency
-from perfmodel.machine.hardware import GpuSpec
+from perfmodel.machine.hardware import Cluster, GpuSpec
+from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group
 
@@ -71,7 +72,7 @@ class Sweep:
 
 def sweep(
     model: ModelShape,
-    gpu: GpuSpec,
+    gpu: GpuSpec | Cluster,
     *,
     batch: Iterable[int] | int,
     context: Iterable[int] | int | None = None,
@@ -79,6 +80,7 @@ def sweep(
     grid: bool = True,
     precision: PrecisionLike = None,
     efficiency: Efficiency = IDEAL,
+    parallelism: Parallelism = SINGLE,
 ) -> Sweep:
     """Estimate many steps at once: decode over contexts, or prefill over prompts.
 
@@ -86,8 +88,8 @@ def sweep(
     ----------
     model : ModelShape
         The model.
-    gpu : GpuSpec
-        The chip.
+    gpu : GpuSpec or Cluster
+        The chip, or many of them and the network between their nodes.
     batch : int or iterable of int
         Sequences, shape (n,) [1].
     context : int or iterable of int or None
@@ -101,6 +103,8 @@ def sweep(
         What is stored, moved and computed in; None: the checkpoint's own, else bf16.
     efficiency : Efficiency
         How far below the roofs; the default is the roofs themselves.
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; the default is one device.
 
     Returns
     -------
@@ -128,7 +132,7 @@ def sweep(
     >>> len(table), float(table.time[0]) > 4.7e-3
     (8, True)
     """
-    check_subjects(model, gpu)
+    chip, cluster, parallelism = placed(model, gpu, parallelism)
     checked_flag("grid", grid)
     if context is not None and prompt is not None:
         raise InvalidValueError("context, prompt: expected one of them, got both")
@@ -159,11 +163,18 @@ def sweep(
         new, past = (1, part - 1) if prompt is None else (part, 0)
         group = Group.trusted(count=count[rows], new=new, past=past, logits=1, shared_past=0)
         found = estimate_unchecked(
-            phase, model, gpu, (group,), precision=precision, efficiency=efficiency
+            phase,
+            model,
+            chip,
+            (group,),
+            precision=precision,
+            efficiency=efficiency,
+            parallelism=parallelism,
+            cluster=cluster,
         )
         values = {"batch": count[rows]} | ({} if given is None else {name: part})
         values |= {key: getattr(found, key) for key in _COLUMNS}
-        if gpu.capacity is not None:
+        if chip.capacity is not None:
             values |= {"needed": found.memory.needed, "fits": found.memory.fits}
         for key, value in values.items():
             if key not in columns:

@@ -12,6 +12,48 @@ from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import Exponent, Origin, QuantityOrZero, Share, Spec, quantity
 
 
+class LinkEfficiency(Spec):
+    """How far a collective stays below its links: four parameters, ideal by default.
+
+    ``launch + hop (n - 1) + (wire + sqrt(half wire)) / (share bandwidth)``
+
+    Examples
+    --------
+    Around eight devices, 10 MB on the wire at 450 GB/s:
+
+    >>> typical = LinkEfficiency(launch=4.5e-6, hop=1.6e-6, share=0.8, half=5e6)
+    >>> round(typical.time(wire=10e6, others=7, bandwidth=450e9) * 1e6, 1)  # us
+    63.1
+    """
+
+    launch: QuantityOrZero = quantity("a", "s", "Time that each collective adds", default=0.0)
+    hop: QuantityOrZero = quantity("b", "s", "Time that each further device adds", default=0.0)
+    share: Share = quantity(r"\eta", "1", "Share of the bandwidth that is reached", default=1.0)
+    half: QuantityOrZero = quantity(
+        "h", "B", "Bytes on the wire at which half of that share is reached", default=0.0
+    )
+
+    def time(self, *, wire: Num, others: Num, bandwidth: Num) -> Num:
+        """Expected time of one collective over one kind of link.
+
+        Parameters
+        ----------
+        wire : float or array or symbol
+            Bytes that one device sends in one direction [B].
+        others : int or array or symbol
+            Devices that take part, less one [1].
+        bandwidth : float or array or symbol
+            Bandwidth of one device in one direction [B/s].
+
+        Returns
+        -------
+        float or array or symbol
+            Time [s].
+        """
+        slowed = wire + (self.half * wire) ** 0.5
+        return self.launch + self.hop * others + slowed / (self.share * bandwidth)
+
+
 class Efficiency(Spec):
     """How far a real engine stays below the roofs. The default is the ideal: the roofs themselves.
 
@@ -34,6 +76,8 @@ class Efficiency(Spec):
     exponent: Exponent = quantity(
         "p", "1", "How the roofs join: infinite is the larger, 1 is the sum", default=math.inf
     )
+    link: LinkEfficiency | None = None
+    """What collectives take beyond their bytes and hops; None: nothing."""
     origins: tuple[Origin, ...] = Field(default=(), repr=False)
     """Where the values come from, one origin a field."""
 
@@ -92,5 +136,6 @@ IDEAL = Efficiency.trusted(
     call_overhead=0.0,
     step_overhead=0.0,
     exponent=math.inf,
+    link=None,
     origins=(),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, Self
+from typing import Final, Literal, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -63,6 +63,9 @@ class PeakFlops(Spec):
         return tuple(name for name in type(self).model_fields if getattr(self, name) is not None)
 
 
+Topology: TypeAlias = Literal["switch", "mesh", "torus", "ring", "bridge"]
+
+
 class Link(Spec):
     """How the devices of a domain reach each other, or nodes each other.
 
@@ -81,10 +84,36 @@ class Link(Spec):
     domain: Count | None = quantity(
         "n_d", "1", "Devices that reach each other over it; None: without a limit", default=None
     )
-    topology: Name = ""
-    """How they are joined, in words: a switch, a ring, a full mesh."""
+    topology: Topology = "switch"
+    """How they are joined: through a switch, each with each other, along rings, by a bridge."""
     reduces: Flag = False
     """Whether its switch adds up what the devices send (NVLink SHARP)."""
+
+    def among(self, devices: int) -> float:
+        """Bandwidth of one device towards the others of a group.
+
+        Where each is joined with each other, a small group uses only some of the links.
+
+        Parameters
+        ----------
+        devices : int
+            Devices of the group, 2 or more [1].
+
+        Returns
+        -------
+        float
+            Bandwidth in one direction [B/s].
+
+        Examples
+        --------
+        Seven links of 64 GB/s; two devices share one of them:
+
+        >>> Link(bandwidth=448e9, domain=8, topology="mesh").among(2)
+        64000000000.0
+        """
+        if self.topology != "mesh" or self.domain is None:
+            return self.bandwidth
+        return self.bandwidth * (devices - 1) / (self.domain - 1)
 
 
 class GpuSpec(Spec):
@@ -170,6 +199,47 @@ class GpuSpec(Spec):
             raise UnsupportedFormatError(message)
         return found
 
+    def link_to(self, devices: int) -> Link:
+        """What so many devices of one node reach each other over.
+
+        Parameters
+        ----------
+        devices : int
+            Devices that exchange something, itself included [1].
+
+        Returns
+        -------
+        Link
+            The chip's own links; past a bridge, the link to the host.
+
+        Raises
+        ------
+        InvalidValueError
+            If no link is known, or it does not reach so many.
+
+        Examples
+        --------
+        >>> chip = GpuSpec(
+        ...     name="x", memory_bandwidth=1e12, peak_flops={"bf16": 1e14}, link={"bandwidth": 1e11}
+        ... )
+        >>> chip.link_to(8).bandwidth
+        100000000000.0
+        """
+        link, host = self.link, self.host_link
+        if link is None or (link.topology == "bridge" and devices > (link.domain or devices)):
+            link = host
+        if link is None:
+            raise InvalidValueError(
+                f"link: required between {devices} devices, but {self.name} states none; "
+                'Parallelism(communication="ignored") leaves it out'
+            )
+        if link.domain is not None and devices > link.domain:
+            raise InvalidValueError(
+                f"Parallelism: expected at most {link.domain} devices, which {link.name} of "
+                f"{self.name} reaches, got {devices}; pm.Cluster joins more over a network"
+            )
+        return link
+
     @property
     def capacity(self) -> float | None:
         """Memory that a program sees where that is known, else the marketed figure [B]."""
@@ -207,13 +277,8 @@ class Cluster(Spec):
         if self.nodes > 1 and self.link is None:
             raise InvalidValueError("Cluster.link: required between nodes, but missing")
         inside = self.gpu.link
-        if self.per_node > 1 and inside is not None:
-            reached = inside.domain
-            if reached is not None and self.per_node > reached:
-                raise InvalidValueError(
-                    f"Cluster.per_node: expected at most {reached}, which the links of "
-                    f"{self.gpu.name} reach, got {self.per_node}"
-                )
+        if inside is not None and self.per_node > (inside.domain or self.per_node):
+            self.gpu.link_to(self.per_node)  # or the host's
         return self
 
     @property

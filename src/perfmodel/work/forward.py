@@ -65,12 +65,13 @@ def forward(
     for group in step.groups:
         model.require_positions(group.context)
     formats = model.resolve_precision(precision)
-    return tuple(_running(model, step, formats, small_steps == "separate"))
+    return tuple(running(model, step, formats, small_steps == "separate"))
 
 
-def _running(
+def running(
     model: ModelShape, step: Step, precision: Precision, separate: bool
 ) -> Iterator[Operation]:
+    """The operations of a step whose numbers have been checked, or are arrays or symbols."""
     hidden, vocab, tokens = model.hidden, model.vocab, step.tokens
     if model.embedding is not None:
         yield model.embedding.lookup(hidden, tokens, precision)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import cached_property
-from typing import Literal, Self, TypeAlias
+from typing import ClassVar, Literal, Self, TypeAlias
 
 from pydantic import model_validator
 
@@ -30,6 +30,9 @@ class Attention(Layer):
     Ainslie et al., "GQA: Training Generalized Multi-Query Transformer Models from Multi-Head
     Checkpoints", 2023.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("heads",)
+    REPEATED: ClassVar[tuple[str, ...]] = ("kv_heads",)
 
     kind: Literal["attention"] = "attention"
     """Tells the layers apart."""

@@ -7,13 +7,15 @@ from typing import ClassVar, Literal, NamedTuple, Self
 
 from pydantic import model_validator
 
-from perfmodel.base._num import Num, is_zero, maximum, minimum
+from perfmodel.base._num import Num, ceil_div, is_zero, maximum, minimum
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, CountOrZero, Flag, quantity
+from perfmodel.work.collective import Collective
 from perfmodel.work.layers.feedforward import activation_step
 from perfmodel.work.layers.layer import Layer
 from perfmodel.work.operation import Matrix, MatrixCost, Operation, product
+from perfmodel.work.parallel import Parallelism
 from perfmodel.work.step import Step
 
 
@@ -39,6 +41,8 @@ class MixtureOfExperts(Layer):
 
     ROUTING: ClassVar[frozenset[str]] = frozenset({"router", "shared_gate"})
 
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("shared_width",)
+
     kind: Literal["moe"] = "moe"
     """Tells the layers apart."""
     experts: Count = quantity("E", "1", "Routed experts")
@@ -63,6 +67,10 @@ class MixtureOfExperts(Layer):
     router_width: Count | None = quantity(
         "E_r", "1", "Outputs of the router; None: one for each choice", default=None
     )
+    spread: Count = quantity(
+        "e", "1", "Devices over which the experts are spread; this is one of them", default=1
+    )
+    gathered: Count = quantity("r_e", "1", "Replicas whose tokens meet at the experts", default=1)
     router_bias: Flag = False
     """Whether the router has learned biases, on its scores or on its choices alone."""
     bias: Flag = False
@@ -75,6 +83,16 @@ class MixtureOfExperts(Layer):
         if self.top_k > self.choices:
             raise InvalidValueError(
                 f"MixtureOfExperts.top_k: expected at most experts={self.choices}, got {self.top_k}"
+            )
+        if self.spread > self.experts:
+            raise InvalidValueError(
+                f"MixtureOfExperts.spread: expected at most experts={self.experts}, one a device, "
+                f"got {self.spread}"
+            )
+        if self.gathered > self.spread:
+            raise InvalidValueError(
+                f"MixtureOfExperts.gathered: expected at most spread={self.spread}, "
+                f"got {self.gathered}"
             )
         return self
 
@@ -94,6 +112,11 @@ class MixtureOfExperts(Layer):
         if not self.zero_experts:
             return self.top_k
         return self.top_k * self.experts / self.choices
+
+    @property
+    def _met(self) -> Num:
+        """Of them, those that this device holds, on average [1]."""
+        return self.chosen if self.spread == 1 else self.chosen * self._held / self.experts
 
     def touched(self, tokens: Num) -> Touched:
         """Distinct experts that so many tokens are sent to.
@@ -117,7 +140,63 @@ class MixtureOfExperts(Layer):
         >>> mixtral.touched(4)
         Touched(least=2, expected=5.46875, most=8)
         """
-        return touched(self.experts, self.top_k, tokens, choices=self.choices)
+        met = tokens * self.gathered
+        every = touched(self.experts, self.top_k, met, choices=self.choices)
+        if self.spread == 1:
+            return every
+        # The busiest device has at least its share, rounded up, of the experts that are chosen.
+        least = ceil_div(every.least, self.spread)
+        return Touched(
+            least=least,
+            expected=maximum(every.expected * self._held / self.experts, least),
+            most=minimum(self._held, self.top_k * met),
+        )
+
+    @property
+    def _held(self) -> Num:
+        """Routed experts of this device [1]."""
+        return self.experts if self.spread == 1 else ceil_div(self.experts, self.spread)
+
+    def share(self, parallelism: Parallelism) -> Self:
+        """What one device holds: experts divide, then their width; the router is held by all.
+
+        Raises
+        ------
+        InvalidValueError
+            If there are too few experts, or a width cannot be divided.
+        """
+        tensor, spread = parallelism.tensor, parallelism.expert
+        slices = tensor // spread if spread < tensor else 1
+        return self.model_copy(
+            update={
+                "width": self._part("width", slices),
+                "shared_width": self._part("shared_width", tensor),
+                "spread": spread,
+                "gathered": parallelism.replicas_per_expert,
+            }
+        )
+
+    def collectives(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num, parallelism: Parallelism
+    ) -> Iterable[Collective]:
+        """Across replicas, tokens to their experts and results back; then the sum of all parts."""
+        if self.gathered > 1:
+            # Devices of a tensor group hold the same tokens, and send a part of them each.
+            copies = self.chosen * tokens / parallelism.tensor
+            width = hidden if self.latent is None else self.latent
+            formats = precision.linear
+            for name, values in (("dispatch", formats.inputs), ("combine", formats.outputs)):
+                yield Collective.trusted(
+                    name=f"expert {name}",
+                    kind="all-to-all",
+                    nbytes=values.nbytes(copies * width, copies),
+                    least_nbytes=0,
+                    group=parallelism.expert,
+                    calls=calls,
+                    algorithm="ring",
+                    tokens=tokens,
+                )
+        yield from super().collectives(hidden, tokens, precision, calls, parallelism)
 
     def matrices(self, hidden: Num) -> tuple[Matrix, ...]:
         """Router, shared expert, ways into and out of the latent, and every expert's two."""
@@ -132,8 +211,8 @@ class MixtureOfExperts(Layer):
         if self.latent is not None:
             found.append(Matrix("latent_in", hidden, self.latent))
             found.append(Matrix("latent_out", self.latent, hidden))
-        found.append(Matrix("experts_up", inner, self._up(self.width), self.experts))
-        found.append(Matrix("experts_down", self.width, inner, self.experts))
+        found.append(Matrix("experts_up", inner, self._up(self.width), self._held))
+        found.append(Matrix("experts_down", self.width, inner, self._held))
         return tuple(found)
 
     def _up(self, width: Num) -> Num:
@@ -144,7 +223,7 @@ class MixtureOfExperts(Layer):
         router = self.choices if self.router_bias else 0
         biased = self.shared_width and self.shared_bias
         shared = self._up(self.shared_width) + hidden if biased else 0
-        return router + shared + self.experts * self._expert_vectors(hidden)
+        return router + shared + self._held * self._expert_vectors(hidden)
 
     def _expert_vectors(self, hidden: Num) -> Num:
         if not self.bias:
@@ -158,7 +237,7 @@ class MixtureOfExperts(Layer):
         one = self._expert_vectors(hidden) + sum(
             [m.inner * m.outer for m in self.matrices(hidden)[-2:]]
         )
-        idle = self.experts - self.chosen
+        idle = self._held - self._met
         return self.params(hidden) - idle * one
 
     def operations(
@@ -169,7 +248,7 @@ class MixtureOfExperts(Layer):
         tokens = step.tokens
         for cost in dense:
             yield product(cost, tokens=tokens, calls=calls)
-        touched, rows = self.touched(tokens), self.chosen * tokens
+        touched, rows = self.touched(tokens), self._met * self.gathered * tokens
         for cost in (up, down):
             yield routed(cost, touched, rows=rows, tokens=tokens, calls=calls)
 
@@ -177,7 +256,7 @@ class MixtureOfExperts(Layer):
         self, hidden: Num, tokens: Num, precision: Precision, calls: Num
     ) -> Iterable[Operation]:
         """Activations of the experts that a token passes, the shared ones included."""
-        width = self.chosen * self.width + self.shared_width
+        width = self._met * self.gathered * self.width + self.shared_width
         yield activation_step(
             width=width, gated=self.gated, tokens=tokens, precision=precision, calls=calls
         )

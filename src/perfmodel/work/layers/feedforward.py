@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
@@ -18,6 +18,8 @@ _PLAIN_FLOPS = 8
 
 class FeedForward(Layer):
     """Two matrices (up, down), or three (gate, up, down) when gated; gate and up run fused."""
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("width",)
 
     kind: Literal["feedforward"] = "feedforward"
     """Tells the layers apart."""

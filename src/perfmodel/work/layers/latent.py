@@ -38,6 +38,8 @@ class LatentAttention(Layer):
 
     ROUTING: ClassVar[frozenset[str]] = frozenset({"indexer weights"})
 
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("heads",)
+
     kind: Literal["latent"] = "latent"
     """Tells the layers apart."""
     heads: Count = quantity("h", "1", "Query heads")

@@ -14,6 +14,7 @@ from perfmodel.base._num import Num
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Format, MatrixFormats, Precision
 from perfmodel.base.spec import CountOrZero, Flag, Name, Spec, quantity
+from perfmodel.work.collective import Collective, all_reduce
 from perfmodel.work.operation import (
     Matrix,
     MatrixCost,
@@ -22,6 +23,7 @@ from perfmodel.work.operation import (
     product,
     small_step,
 )
+from perfmodel.work.parallel import Parallelism
 from perfmodel.work.step import Group, Step
 
 Norm: TypeAlias = Literal["rms", "layer", "layer-scale", "bare"]
@@ -53,6 +55,11 @@ def norm_step(
     )
 
 
+def _nearest_divisor(size: int, wanted: int) -> int:
+    """The divisor of a size that is nearest to what was asked for; the larger of two."""
+    return min(range(size, 0, -1), key=lambda d: (size % d > 0, abs(d - wanted)))
+
+
 class Layer(Spec):
     """One kind of layer; ``hidden`` is the width of the residual stream it reads and writes."""
 
@@ -60,6 +67,11 @@ class Layer(Spec):
     """Names of matrices that presets leave in the head's formats, such as a router."""
     LACKS: ClassVar[tuple[str, ...]] = ()
     """Fields that a kind has from its like but does not know: they keep their defaults."""
+    DIVIDED: ClassVar[tuple[str, ...] | None] = None
+    """Sizes of which tensor-parallel devices hold equal parts; () if each device holds all of the
+    layer, None for a kind that cannot be divided."""
+    REPEATED: ClassVar[tuple[str, ...]] = ()
+    """Sizes that divide as far as they go, and past that are held again: KV heads."""
 
     norm: Norm | None = "rms"
     """The norm before the layer; None for none."""
@@ -271,6 +283,85 @@ class Layer(Spec):
             Bytes [B].
         """
         return 0
+
+    def share(self, parallelism: Parallelism) -> Self:
+        """What one device holds of such a layer.
+
+        Parameters
+        ----------
+        parallelism : Parallelism
+            Over how many devices it is divided.
+
+        Returns
+        -------
+        Layer
+            Of the same kind, with smaller sizes; the same layer where every device holds all.
+
+        Raises
+        ------
+        InvalidValueError
+            If a size cannot be divided.
+        """
+        tensor = parallelism.tensor
+        if tensor == 1:
+            return self
+        if self.DIVIDED is None:
+            raise InvalidValueError(
+                f"Parallelism.tensor: expected 1, for {self.title} layers cannot be divided, "
+                f"got {tensor}"
+            )
+        parts = {name: self._part(name, tensor) for name in self.DIVIDED}
+        repeated = {name: self._part_or_copy(name, tensor) for name in self.REPEATED}
+        return self.model_copy(update=parts | repeated)
+
+    def _part(self, name: str, devices: int) -> int:
+        """A size divided, which must leave nothing over."""
+        size: int = getattr(self, name)
+        if size % devices:
+            raise InvalidValueError(
+                f"Parallelism.tensor: expected a divisor of {type(self).__name__}.{name}={size}, "
+                f"as {_nearest_divisor(size, devices)}, got {devices}"
+            )
+        return size // devices
+
+    def _part_or_copy(self, name: str, devices: int) -> int:
+        """A size divided, or 1 where there are more devices; either must leave nothing over."""
+        size: int = getattr(self, name)
+        if size % devices and devices % size:
+            raise InvalidValueError(
+                f"Parallelism.tensor: expected a divisor or a multiple of "
+                f"{type(self).__name__}.{name}={size}, as {_nearest_divisor(size, devices)}, "
+                f"got {devices}"
+            )
+        return max(1, size // devices)
+
+    def collectives(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num, parallelism: Parallelism
+    ) -> Iterable[Collective]:
+        """What the devices that share such a layer send each other after it.
+
+        Parameters
+        ----------
+        hidden : int or symbol
+            Width of the residual stream [1].
+        tokens : int or array or symbol
+            Tokens of the step [1].
+        precision : Precision
+            What activations are moved in.
+        calls : int or symbol
+            How many such layers there are [1].
+        parallelism : Parallelism
+            Over how many devices it is divided.
+
+        Returns
+        -------
+        iterable of Collective
+            An all-reduce of the result where each device holds a part of the layer, else none.
+        """
+        if parallelism.tensor == 1 or not self.DIVIDED:
+            return ()
+        size = precision.linear.outputs.nbytes(tokens * hidden, tokens)
+        return (all_reduce(f"{self.title} sum", size, tokens, calls, parallelism),)
 
     @property
     def title(self) -> str:

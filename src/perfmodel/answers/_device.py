@@ -1,0 +1,301 @@
+"""One device in a step: its operations under its roofs, what it exchanges over which links."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import cached_property
+from math import gcd
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
+
+from perfmodel.base._num import Num, highest, is_zero, maximum
+from perfmodel.machine.efficiency import IDEAL
+from perfmodel.machine.hardware import Link
+from perfmodel.roofline import compute_time, memory_time, network_time, roofline_time
+from perfmodel.work.collective import Collective, Leg
+from perfmodel.work.forward import forward
+from perfmodel.work.operation import Operation
+from perfmodel.work.parallel import SINGLE
+from perfmodel.work.shape import ModelShape
+from perfmodel.work.shard import collectives, shard
+from perfmodel.work.step import Step
+
+if TYPE_CHECKING:
+    from perfmodel.answers.estimate import Estimate
+
+Bound: TypeAlias = Literal["memory", "compute", "network"]
+
+
+class Sums(NamedTuple):
+    """Sums over what a device does in a step."""
+
+    time: float  # s, each operation at its own roof, each collective over its links
+    compute_time: float  # s
+    least_compute_time: float  # s, matrix units alone
+    network_time: float  # s
+    least_network_time: float  # s, compulsory bytes without latency
+    flops: int
+    weight_bytes: float
+    least_weight_bytes: float
+    activation_bytes: float
+    kv_bytes: float
+
+
+class OperationTime(NamedTuple):
+    """One row of an explanation: all calls of an operation in the step."""
+
+    operation: Operation
+    """The operation; its numbers are those of one call."""
+    compute_time: float
+    """All calls at the compute roof [s]."""
+    memory_time: float
+    """All calls at the memory roof [s]."""
+    time: float
+    """All calls, expected with the efficiency [s]."""
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations [FLOP]."""
+        return self.operation.calls * self.operation.flops
+
+    @property
+    def bytes(self) -> float:
+        """Bytes moved [B]."""
+        return self.operation.calls * self.operation.nbytes
+
+    @property
+    def bound(self) -> Bound:
+        """The longer of the two roofs; a tie is memory."""
+        return "compute" if self.compute_time > self.memory_time else "memory"
+
+
+class CollectiveTime(NamedTuple):
+    """One row of an explanation: all calls of a collective in the step."""
+
+    collective: Collective
+    """The collective; its numbers are those of one call."""
+    wire: float
+    """Bytes that all calls send in one direction, over both kinds of link [B]."""
+    time: float
+    """All calls, expected with the efficiency [s]."""
+    least_time: float
+    """What no algorithm avoids: compulsory bytes, without latency [s]."""
+
+
+class Device:
+    """One device of a stage, in a step of an estimate.
+
+    It works on one micro-batch at a time; its calls are those of all of them.
+    """
+
+    def __init__(self, asked: Estimate, shape: ModelShape, stage: int) -> None:
+        self._asked = asked
+        self._shape = shape
+        self._stage = stage
+
+    @cached_property
+    def passes(self) -> Num:
+        """Micro-batches that follow each other [1]."""
+        return self._asked.parallelism.micro_batches_of(self._asked.step.sequences)
+
+    @cached_property
+    def _step(self) -> Step:
+        asked = self._asked
+        alone = asked.parallelism is SINGLE
+        return asked.step if alone else asked.parallelism.micro_batch(asked.step)
+
+    @cached_property
+    def operations(self) -> tuple[Operation, ...]:
+        """What it does, in running order."""
+        asked = self._asked
+        found = forward(self._shape, self._step, asked.precision, small_steps=asked.small_steps)
+        if asked.weights_only:
+            found = tuple(op.weights_only() for op in found if op.is_product)
+        passes = self.passes
+        once = is_zero(passes - 1)
+        return found if once else tuple(_repeated(op, passes) for op in found)
+
+    @cached_property
+    def collectives(self) -> tuple[Collective, ...]:
+        """What it exchanges with others, in running order."""
+        asked = self._asked
+        ways = asked.parallelism
+        if ways is SINGLE or ways.communication == "ignored" or asked.weights_only:
+            return ()
+        sends = self._stage < ways.pipeline - 1
+        found = collectives(self._shape, self._step, asked.precision, ways, sends=sends)
+        return tuple(_repeated(one, self.passes) for one in found)
+
+    @cached_property
+    def rows(self) -> list[OperationTime]:
+        """Each operation at both roofs, all calls together."""
+        gpu, efficiency = self._asked.gpu, self._asked.efficiency
+        peaks: dict[str, float] = {}
+        bandwidth = gpu.memory_bandwidth
+        ideal = efficiency is IDEAL
+        rows = []
+        for op in self.operations:
+            calls, fmt = op.calls, op.compute
+            if fmt not in peaks:
+                peaks[fmt] = gpu.peak(fmt)
+            compute = compute_time(flops=op.flops, peak=peaks[fmt])
+            memory = memory_time(nbytes=op.nbytes, bandwidth=bandwidth)
+            time = (
+                roofline_time(compute=compute, memory=memory)
+                if ideal
+                else efficiency.time(compute=compute, memory=memory)
+            )
+            rows.append(OperationTime(op, calls * compute, calls * memory, calls * time))
+        return rows
+
+    @cached_property
+    def exchanges(self) -> list[CollectiveTime]:
+        """Each collective over its links, all calls together."""
+        return [self._exchange(one) for one in self.collectives]
+
+    def _exchange(self, one: Collective) -> CollectiveTime:
+        near = self._near(one)
+        inside, outside = one.legs(near)
+        least_inside, least_outside = one.least_legs(near)
+        time: Num = 0
+        least: Num = 0
+        if near > 1:
+            link = self._asked.gpu.link_to(near)
+            time = self._leg_time(inside, link, near)
+            least = network_time(wire=least_inside, bandwidth=link.among(near))
+        if near < one.group:
+            link = self._asked.network_link
+            across = self._leg_time(outside, link, one.group // near)
+            # What is sent to all goes over both kinds of link at once; else one after the other.
+            at_once = one.kind == "all-to-all"
+            time = maximum(time, across) if at_once else time + across
+            least = maximum(least, network_time(wire=least_outside, bandwidth=link.bandwidth))
+        wire = inside.wire + outside.wire
+        return CollectiveTime(one, one.calls * wire, one.calls * time, one.calls * least)
+
+    def _leg_time(self, leg: Leg, link: Link, devices: int) -> Num:
+        bandwidth, form = link.among(devices), self._asked.efficiency.link
+        hops = leg.hops * link.latency
+        if form is None:
+            return network_time(
+                wire=leg.wire, bandwidth=bandwidth, hops=leg.hops, latency=link.latency
+            )
+        return hops + form.time(wire=leg.wire, others=devices - 1, bandwidth=bandwidth)
+
+    def _near(self, one: Collective) -> int:
+        """Devices of a collective's group that share a node."""
+        ways, cluster = self._asked.parallelism, self._asked.cluster
+        if cluster is None or ways.devices <= cluster.per_node:
+            return one.group
+        if one.kind != "point-to-point":
+            return gcd(one.group, cluster.per_node)
+        # Stages follow each other: one begins a new node where its first device does.
+        stage = ways.tensor * ways.data
+        crosses = stage > cluster.per_node or (self._stage + 1) * stage % cluster.per_node == 0
+        return 1 if crosses else 2
+
+    @cached_property
+    def sums(self) -> Sums:
+        """Sums over all operations and collectives, in one pass."""
+        asked = self._asked
+        overhead = asked.efficiency.step_overhead
+        time: Num = overhead * self.passes if overhead else 0
+        compute: Num = 0
+        least: Num = 0
+        flops: Num = 0
+        weight: Num = 0
+        least_weight: Num = 0
+        activation: Num = 0
+        kv: Num = 0
+        # What depends on the context last, so that the sums of a sweep's grid stay small till then.
+        for op, at_compute, _, expected in sorted(self.rows, key=_attends):
+            time = time + expected
+            compute = compute + at_compute
+            if op.kind != "small":
+                least = least + at_compute
+            calls = op.calls
+            flops = flops + calls * op.flops
+            weight = weight + calls * op.weight_bytes
+            least_weight = least_weight + calls * op.least_weight_bytes
+            activation = activation + calls * op.activation_bytes
+            kv = kv + calls * op.kv_bytes
+        network: Num = 0
+        least_network: Num = 0
+        if self.collectives:
+            network = sum([row.time for row in self.exchanges])
+            least_network = sum([row.least_time for row in self.exchanges])
+            beside = asked.parallelism.communication == "overlapped"
+            time = maximum(time, network) if beside else time + network
+        return Sums(
+            time, compute, least, network, least_network,
+            flops, weight, least_weight, activation, kv,
+        )  # fmt: skip
+
+    @property
+    def floor(self) -> Num:
+        """What all its passes take at least, perfectly overlapped [s]."""
+        sums, gpu = self.sums, self._asked.gpu
+        compulsory = sums.least_weight_bytes + sums.kv_bytes
+        at_memory = memory_time(nbytes=compulsory, bandwidth=gpu.memory_bandwidth)
+        at_roofs = roofline_time(compute=sums.least_compute_time, memory=at_memory)
+        return maximum(at_roofs, sums.least_network_time) if self.collectives else at_roofs
+
+
+def _attends(row: OperationTime) -> bool:
+    return row.operation.kind == "attention"
+
+
+Work = TypeVar("Work", Operation, Collective)
+
+
+def _repeated(one: Work, times: Num) -> Work:
+    fields = {name: getattr(one, name) for name in type(one).model_fields}
+    return one.trusted(**fields | {"calls": one.calls * times})
+
+
+def devices_of(asked: Estimate) -> tuple[Device, ...]:
+    """One device of each stage."""
+    if asked.parallelism is SINGLE:
+        return (Device(asked, asked.model, 0),)
+    shapes = shard(asked.model, asked.parallelism)
+    return tuple(Device(asked, shape, stage) for stage, shape in enumerate(shapes))
+
+
+def slowest(devices: tuple[Device, ...]) -> Device:
+    """The device that takes longest; of arrays, where the longest of all is."""
+    if len(devices) == 1:
+        return devices[0]
+
+    def longest(device: Device) -> Num:
+        return highest(device.sums.time)
+
+    return max(devices, key=longest)
+
+
+def piped(times: Iterable[Num], passes: Num, *, repeats: bool) -> Num:
+    """Time of a step whose micro-batches follow each other through stages.
+
+    Once, the pipeline fills and drains: the first micro-batch takes all stages, each further one
+    the slowest. Repeated, as decode is, a micro-batch enters again while others are still under
+    way: a step takes as long as one sequence, or as the slowest stage with all of them.
+
+    Parameters
+    ----------
+    times : iterable of float or array or symbol
+        Time of each stage for all micro-batches together [s].
+    passes : int or array or symbol
+        Micro-batches [1].
+    repeats : bool
+        Whether the step is one of many alike [flag].
+
+    Returns
+    -------
+    float or array or symbol
+        Time [s].
+    """
+    every = list(times)
+    if len(every) == 1:
+        return every[0]
+    one, longest = sum(every) / passes, every[0]
+    for time in every[1:]:
+        longest = maximum(longest, time)
+    return maximum(one, longest) if repeats else one + (passes - 1) * longest / passes

@@ -1,0 +1,126 @@
+"""Collectives: what devices send each other, how much of it, and over how many hops."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple, TypeAlias
+
+from perfmodel.base._num import Num
+from perfmodel.base.spec import Amount, Count, Name, NonNegative, Spec, quantity
+from perfmodel.work.parallel import AllReduce, Parallelism
+
+CollectiveKind: TypeAlias = Literal[
+    "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "point-to-point"
+]
+
+
+class Collective(Spec):
+    """An exchange between ``group`` devices that each hold, or end up with, ``nbytes``.
+
+    The bytes are those of the whole vector: what is reduced, what is gathered, what is scattered,
+    what one device sends all others and itself, or one message.
+    """
+
+    name: Name
+    """As tables show it."""
+    kind: CollectiveKind
+    """What is exchanged."""
+    nbytes: NonNegative = quantity("S", "B", "The whole vector of one device")
+    least_nbytes: NonNegative = quantity(
+        "S_0", "B", "What routing cannot avoid of it: nothing where all experts chosen are near"
+    )
+    group: Count = quantity("n", "1", "Devices that take part")
+    calls: Amount = quantity("n_c", "1", "Calls in the step")
+    algorithm: AllReduce = "ring"
+    """How an all-reduce adds up; the others have but one way."""
+    tokens: Amount = quantity("T", "1", "Tokens that it moves")
+
+    def legs(self, near: int) -> tuple[Leg, Leg]:
+        """What one device sends inside its node, and over the network.
+
+        Reductions and gathers run in two levels: ``near`` devices of a node, then the nodes, each
+        device with its own share.
+
+        Parameters
+        ----------
+        near : int
+            Devices of the group in one node [1].
+
+        Returns
+        -------
+        tuple of Leg
+            The inner and the outer one; no bytes where nothing crosses.
+        """
+        size, nodes = self.nbytes, -(-self.group // near)
+        if self.kind == "all-to-all":
+            inside = (near - 1) / self.group * size
+            outside = (self.group - near) / self.group * size
+            return Leg(inside, min(1, near - 1)), Leg(outside, min(1, self.group - near))
+        if self.kind == "point-to-point":
+            here = near == self.group
+            sent, nothing = Leg(size, 1), Leg(0, 0)
+            return (sent, nothing) if here else (nothing, sent)
+        outer = _leg(self.kind, "ring", size / near, nodes)
+        return _leg(self.kind, self.algorithm, size, near), outer
+
+    def least_legs(self, near: int) -> tuple[Num, Num]:
+        """Bytes that a device cannot avoid sending, inside and outside, whatever the algorithm.
+
+        An all-reduce takes every device's vector once, even in a switch that adds up. Once nodes
+        are involved, what a node must send is spread over its devices; the inside may hide.
+
+        Parameters
+        ----------
+        near : int
+            Devices of the group in one node [1].
+
+        Returns
+        -------
+        tuple of float or array or symbol
+            Bytes in one direction [B].
+        """
+        size = self.least_nbytes
+        whole = self.kind in ("all-reduce", "point-to-point")
+        if near == self.group:
+            return size if whole else (self.group - 1) / self.group * size, 0
+        return 0, (size if whole else (self.group - near) / self.group * size) / near
+
+
+def all_reduce(
+    name: str, nbytes: Num, tokens: Num, calls: Num, parallelism: Parallelism
+) -> Collective:
+    """The sum of what each device of a tensor group holds, known to all of them after it."""
+    return Collective.trusted(
+        name=name,
+        kind="all-reduce",
+        nbytes=nbytes,
+        least_nbytes=nbytes,
+        group=parallelism.tensor,
+        calls=calls,
+        algorithm=parallelism.all_reduce,
+        tokens=tokens,
+    )
+
+
+class Leg(NamedTuple):
+    """What one device sends over one kind of link."""
+
+    wire: Num
+    """Bytes in one direction [B]."""
+    hops: int
+    """Messages one after another [1]."""
+
+
+def _leg(kind: CollectiveKind, algorithm: AllReduce, size: Num, devices: int) -> Leg:
+    """A reduction or a gather among so many devices."""
+    others = devices - 1
+    if not others:
+        return Leg(0, 0)
+    if kind != "all-reduce":
+        return Leg(others / devices * size, others)
+    return {
+        # Each share goes round twice: added up, then handed on.
+        "ring": Leg(2 * others / devices * size, 2 * others),
+        "one-shot": Leg(others * size, 1),
+        # Sent up whole, and the device's own share sent up again to be handed to all.
+        "in-switch": Leg((devices + 1) / devices * size, 2),
+    }[algorithm]

@@ -1,0 +1,157 @@
+"""How devices share the work: by tensor, by pipeline, by expert, by data."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, Self, TypeAlias
+
+from pydantic import model_validator
+
+from perfmodel.base._num import Num, ceil_div, minimum
+from perfmodel.base.errors import InvalidValueError
+from perfmodel.base.spec import Count, Spec, quantity
+from perfmodel.work.step import Group, Step
+
+AllReduce: TypeAlias = Literal["ring", "one-shot", "in-switch"]
+Communication: TypeAlias = Literal["serial", "overlapped", "ignored"]
+
+
+class Parallelism(Spec):
+    """Over how many devices each part of a model is divided.
+
+    ``tensor`` devices share every matrix, ``pipeline`` stages share the blocks, ``data`` replicas
+    share the sequences. ``expert`` devices share the experts: within the tensor group, or, as a
+    multiple of it, across replicas, whose tokens then meet at the experts (attention
+    data-parallel, feed-forward expert-parallel). Neighbouring devices are those of a tensor group,
+    then replicas, then stages.
+
+    Examples
+    --------
+    >>> Parallelism(tensor=4, pipeline=2).devices
+    8
+
+    Attention on 32 replicas, experts over all of them:
+
+    >>> Parallelism(data=32, expert=32).devices
+    32
+    """
+
+    tensor: Count = quantity("t", "1", "Devices that share each matrix", default=1)
+    pipeline: Count = quantity("p", "1", "Stages that share the blocks", default=1)
+    expert: Count = quantity("e", "1", "Devices that share the experts", default=1)
+    data: Count = quantity("r", "1", "Replicas that share the sequences", default=1)
+    micro_batches: Count | None = quantity(
+        "m",
+        "1",
+        "Parts of a replica's batch that follow each other through the stages; None: one a stage",
+        default=None,
+    )
+    stages: tuple[Count, ...] | None = None
+    """Blocks of each stage; None: as equal as can be, the rest before the last stage."""
+    all_reduce: AllReduce = "ring"
+    """How partial sums are added up: around a ring, by sending all to all, or in the switch."""
+    communication: Communication = "serial"
+    """Whether communication follows the operations, runs beside them, or is left out."""
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> Self:
+        tensor, expert = self.tensor, self.expert
+        within, across = tensor % expert == 0, expert % tensor == 0
+        if not within and not (across and self.data % (expert // tensor) == 0):
+            raise InvalidValueError(
+                f"Parallelism.expert: expected a divisor of tensor={tensor}, or {tensor} times a "
+                f"divisor of data={self.data}, got {expert}"
+            )
+        if self.stages is not None and len(self.stages) != self.pipeline:
+            raise InvalidValueError(
+                f"Parallelism.stages: expected the blocks of pipeline={self.pipeline} stages, "
+                f"got {len(self.stages)}"
+            )
+        return self
+
+    def __repr__(self) -> str:
+        return f"<Parallelism {self}>"
+
+    def __str__(self) -> str:
+        sizes = ("tensor", "pipeline", "expert", "data")
+        used = [f"{name} {getattr(self, name)}" for name in sizes if getattr(self, name) > 1]
+        return ", ".join(used) or "one device"
+
+    @property
+    def devices(self) -> int:
+        """Devices in all [1]."""
+        return self.tensor * self.pipeline * self.data
+
+    @property
+    def replicas_per_expert(self) -> int:
+        """Replicas whose tokens meet at the same experts [1]."""
+        return max(1, self.expert // self.tensor)
+
+    def micro_batches_of(self, sequences: Num) -> Num:
+        """Into how many parts a replica's share of a step is cut.
+
+        Parameters
+        ----------
+        sequences : int or array or symbol
+            Sequences of all replicas [1].
+
+        Returns
+        -------
+        int or array or symbol
+            Micro-batches, none of them empty [1].
+        """
+        if self.pipeline == 1 and self.micro_batches is None:
+            return 1
+        wanted = self.pipeline if self.micro_batches is None else self.micro_batches
+        return minimum(wanted, ceil_div(sequences, self.data))
+
+    def micro_batch(self, step: Step) -> Step:
+        """What the busiest device sees at once: its share of every group, rounded up.
+
+        Parameters
+        ----------
+        step : Step
+            Sequences of all replicas.
+
+        Returns
+        -------
+        Step
+            One micro-batch of one replica.
+        """
+        parts = self.data * self.micro_batches_of(step.sequences)
+        return _divided(step, parts)
+
+    def replica(self, step: Step) -> Step:
+        """What the busiest replica holds of a step: its share of every group, rounded up.
+
+        Parameters
+        ----------
+        step : Step
+            Sequences of all replicas.
+
+        Returns
+        -------
+        Step
+            All micro-batches of one replica.
+        """
+        return _divided(step, self.data)
+
+
+def _divided(step: Step, parts: Num) -> Step:
+    def part(group: Group) -> Group:
+        fields = {name: getattr(group, name) for name in Group.model_fields}
+        return Group.trusted(**fields | {"count": ceil_div(group.count, parts)})
+
+    return Step.trusted(groups=tuple(part(group) for group in step.groups))
+
+
+# Unchecked, so that importing perfmodel builds no validator.
+SINGLE: Final = Parallelism.trusted(
+    tensor=1,
+    pipeline=1,
+    expert=1,
+    data=1,
+    micro_batches=None,
+    stages=None,
+    all_reduce="ring",
+    communication="serial",
+)
