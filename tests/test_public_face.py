@@ -133,6 +133,7 @@ class Generation(prefill, last_step, output, decode_time)
 class GpuSpec(name, vendor, architecture, released, memory_bandwidth, peak_flops, memory_capacity, visible_capacity, l2_cache, last_level_cache, units, unit, boost_clock, matrix_clock, power, parts, link, host_link, origins)
     .capacity
     .capacity_kind
+    .figures(self)
     .link_to(self, devices)
     .peak(self, compute)
 class Group(count, new, past, logits, shared_past)
@@ -172,7 +173,7 @@ class LatentAttention(norm, post_norm, scalars, reused, variant, kind, heads, qu
     .title
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
-class Link(name, bandwidth, latency, domain, topology, reduces)
+class Link(name, bandwidth, latency, domain, topology, layout, reduces)
     .among(self, devices)
 class LinkEfficiency(launch, hop, share, half)
     .time(self, *, wire, others, bandwidth)

@@ -161,7 +161,7 @@ class Device:
         if near > 1:
             link = self._asked.gpu.link_to(near)
             time = self._leg_time(inside, link, near)
-            least = network_time(wire=least_inside, bandwidth=link.among(near))
+            least = network_time(wire=least_inside, bandwidth=link.bandwidth)
         if near < one.group:
             link = self._asked.network_link
             across = self._leg_time(outside, link, one.group // near)

@@ -41,6 +41,7 @@ from perfmodel.interfaces._tables import (
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.sources import catalog
 from perfmodel.sources.huggingface import read_hf
+from perfmodel.work.parallel import Parallelism
 from perfmodel.work.shape import ModelShape
 
 app = typer.Typer(
@@ -69,6 +70,10 @@ Precisions = Annotated[
     str | None,
     typer.Option(help="One or more, as bf16,fp8,w4a16. Default: the checkpoint's own, else bf16."),
 ]
+Tensor = Annotated[str, typer.Option(help="Devices that share each matrix.", metavar="N")]
+Pipeline = Annotated[str, typer.Option(help="Stages that share the blocks.", metavar="N")]
+Expert = Annotated[str, typer.Option(help="Devices that share the experts.", metavar="N")]
+Data = Annotated[str, typer.Option(help="Replicas that share the sequences.", metavar="N")]
 Context = Annotated[
     str | None,
     typer.Option(help=f"Tokens that each new token attends. {_USUAL}", metavar="TOKENS"),
@@ -141,6 +146,10 @@ def predict(
         typer.Option(help=f"Tokens of the prompt, for prefill. {_USUAL}", metavar="TOKENS"),
     ] = None,
     precision: Precisions = None,
+    tensor: Tensor = "1",
+    pipeline: Pipeline = "1",
+    expert: Expert = "1",
+    data: Data = "1",
     weights_only: Annotated[
         bool, typer.Option("--weights-only", help="Count the weights alone: no KV, no activations.")
     ] = False,
@@ -164,7 +173,9 @@ def predict(
     sizes = [_whole("batch", part) for part in _parts("batch", batch)]
     asked = [("decode", size, attended, name) for size in sizes for name in names]
     asked += [("prefill", 1, read, name) for name in names]
-    found = [_attempt(shape, chip, weights_only, *step) for step in asked]
+    ways = _parallelism(tensor, pipeline, expert, data)
+    options: dict[str, Any] = {"weights_only": weights_only, "parallelism": ways}
+    found = [_attempt(shape, chip, options, *step) for step in asked]
     rows = [item if isinstance(item, Row) else Row.of(item) for item in found]
     if as_json:
         print_json({"params": shape.params, "rows": [asdict(row) for row in rows]})
@@ -173,13 +184,13 @@ def predict(
     elif explain:
         print("\n\n".join(i.note if isinstance(i, Row) else i.explain() for i in found))
     else:
-        _print_prediction(shape, chip, rows, attended, names)
+        _print_prediction(shape, chip, rows, attended, names, ways)
 
 
 def _attempt(
     shape: ModelShape,
     chip: GpuSpec,
-    weights_only: bool,
+    options: dict[str, Any],
     phase: str,
     batch: int,
     length: int,
@@ -188,12 +199,8 @@ def _attempt(
     """An estimate, or the row that says which format the chip lacks."""
     try:
         if phase == "prefill":
-            return prefill(
-                shape, chip, prompt=length, precision=precision, weights_only=weights_only
-            )
-        return decode(
-            shape, chip, batch=batch, context=length, precision=precision, weights_only=weights_only
-        )
+            return prefill(shape, chip, prompt=length, precision=precision, **options)
+        return decode(shape, chip, batch=batch, context=length, precision=precision, **options)
     except UnsupportedFormatError as error:
         name = shape.resolve_precision(precision).name
         names = (shape.name, chip.name, name, phase)
@@ -201,26 +208,36 @@ def _attempt(
 
 
 def _print_prediction(
-    shape: ModelShape, chip: GpuSpec, rows: list[Row], context: int, names: list[str | None]
+    shape: ModelShape,
+    chip: GpuSpec,
+    rows: list[Row],
+    context: int,
+    names: list[str | None],
+    ways: Parallelism,
 ) -> None:
     # A checkpoint's own precision has a name that is no preset's.
     precisions = {found.name: found for found in map(shape.resolve_precision, names)}
-    print(f"{shape.name} ({shape.params:,} parameters) on {chip.name}, {', '.join(precisions)}")
+    many = "" if ways.devices == 1 else f"{ways.devices} x "
+    split = "" if ways.devices == 1 else f", {ways}"
+    formats = ", ".join(precisions)
+    print(f"{shape.name} ({shape.params:,} parameters) on {many}{chip.name}{split}, {formats}")
     decoded = [row for row in rows if row.phase == "decode"]
     first = {"batch": "batch", "precision": "precision"}
     print_table(step_table(f"decode, {context:,} tokens of context", first, decoded))
     for precision in precisions.values():
-        print(_held(shape, chip, context, precision))
+        print(_held(shape, chip, context, precision, ways))
     read = [row for row in rows if row.phase == "prefill"]
     first = {"prompt": "context", "precision": "precision"}
     print_table(step_table("prefill, one prompt", first, read))
     print("At the roofs, one operation after another: ideal, dense peaks. --explain says how.")
 
 
-def _held(shape: ModelShape, chip: GpuSpec, context: int, precision: Precision) -> str:
+def _held(
+    shape: ModelShape, chip: GpuSpec, context: int, precision: Precision, ways: Parallelism
+) -> str:
     """How many sequences the memory holds, or why none."""
     try:
-        size = max_batch(shape, chip, context=context, precision=precision)
+        size = max_batch(shape, chip, context=context, precision=precision, parallelism=ways)
     except PerfModelError as error:
         return f"memory, {precision.name}: {error}"
     return f"memory, {precision.name}: holds up to {size:,} sequences of {context:,} tokens"
@@ -241,6 +258,10 @@ def compare(
     ] = "64",
     context: Context = None,
     precision: Precisions = None,
+    tensor: Tensor = "1",
+    pipeline: Pipeline = "1",
+    expert: Expert = "1",
+    data: Data = "1",
     as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
 ) -> None:
     """Compare decode steps of models, chips and precisions."""
@@ -252,6 +273,7 @@ def compare(
         batch=size,
         context=attended,
         precisions=_precisions(precision),
+        parallelism=_parallelism(tensor, pipeline, expert, data),
     )
     rows = [
         Row.of(row.estimate)
@@ -329,15 +351,8 @@ def show(
 def _show_gpu(spec: GpuSpec) -> None:
     print(spec.name)
     origins = {origin.field: origin for origin in spec.origins}
-    values = [("memory_bandwidth", spec.memory_bandwidth, "B/s")]
-    values += [
-        (f"peak_flops.{name}", spec.peak(name), "FLOP/s") for name in spec.peak_flops.formats
-    ]
-    for field in ("memory_capacity", "visible_capacity"):
-        if getattr(spec, field) is not None:
-            values.append((field, getattr(spec, field), "B"))
-    for field, value, unit in values:
-        print(f"  {field} = {si(value, unit, 4)}")
+    for field, (value, unit) in spec.figures().items():
+        print(f"  {field} = {value:,}" if unit == "1" else f"  {field} = {si(value, unit, 4)}")
         if field in origins:
             _show_origin(origins[field])
 
@@ -411,6 +426,15 @@ def _parts(name: str, text: str) -> list[str]:
 
 def _precisions(text: str | None) -> list[str | None]:
     return [None] if text is None else list(_parts("precision", text))
+
+
+def _parallelism(tensor: str, pipeline: str, expert: str, data: str) -> Parallelism:
+    return Parallelism(
+        tensor=_whole("tensor", tensor),
+        pipeline=_whole("pipeline", pipeline),
+        expert=_whole("expert", expert),
+        data=_whole("data", data),
+    )
 
 
 def _length(name: str, text: str | None, shapes: list[ModelShape]) -> int:

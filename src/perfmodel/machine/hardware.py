@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -86,6 +86,8 @@ class Link(Spec):
     )
     topology: Topology = "switch"
     """How they are joined: through a switch, each with each other, along rings, by a bridge."""
+    layout: Name = ""
+    """The same in the vendor's words."""
     reduces: Flag = False
     """Whether its switch adds up what the devices send (NVLink SHARP)."""
 
@@ -114,6 +116,15 @@ class Link(Spec):
         if self.topology != "mesh" or self.domain is None:
             return self.bandwidth
         return self.bandwidth * (devices - 1) / (self.domain - 1)
+
+
+class Figure(NamedTuple):
+    """One number of a chip."""
+
+    value: float
+    """In SI base units."""
+    unit: str
+    """The unit, as ``"B/s"``."""
 
 
 class GpuSpec(Spec):
@@ -197,6 +208,34 @@ class GpuSpec(Spec):
             if known and compute not in _WIDE and "bf16" in self.peak_flops.formats:
                 message += '. "+compute16" behind a precision computes in bf16'
             raise UnsupportedFormatError(message)
+        return found
+
+    def figures(self) -> dict[str, Figure]:
+        """Every figure that is stated, by the name that its origin has.
+
+        Returns
+        -------
+        dict of str to Figure
+            Value and unit, as of ``"peak_flops.bf16"`` or ``"link.bandwidth"``.
+
+        Examples
+        --------
+        >>> chip = GpuSpec(name="x", memory_bandwidth=1e12, peak_flops={"bf16": 1e14})
+        >>> chip.figures()["peak_flops.bf16"]
+        Figure(value=100000000000000.0, unit='FLOP/s')
+        """
+        found: dict[str, Figure] = {}
+
+        def collect(part: Spec, prefix: str) -> None:
+            for name, field in type(part).model_fields.items():
+                value = getattr(part, name)
+                extra = field.json_schema_extra
+                if isinstance(value, PeakFlops | Link):
+                    collect(value, f"{name}.")
+                elif isinstance(extra, dict) and value != field.default:
+                    found[prefix + name] = Figure(value, str(extra["unit"]))
+
+        collect(self, "")
         return found
 
     def link_to(self, devices: int) -> Link:

@@ -627,6 +627,11 @@ class ModelShape(Spec):
         """What ``state_bytes`` has counted."""
         return {}
 
+    @cached_property
+    def _shards(self) -> dict[object, tuple[ModelShape, ...]]:
+        """What ``shard`` has found."""
+        return {}
+
     # -- in words and in tables -----------------------------------------------------------------
 
     def describe(self) -> str:

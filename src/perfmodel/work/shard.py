@@ -62,10 +62,13 @@ def shard(model: ModelShape, parallelism: Parallelism) -> tuple[ModelShape, ...]
             f"model: expected its layers to divide them over {parallelism.devices} devices; "
             f"{model.name} is a coarse shape of totals"
         )
-    return tuple(
-        _stage(model, parallelism, blocks, first=index == 0, last=index == pipeline - 1)
-        for index, blocks in enumerate(_staged(model, parallelism))
-    )
+    known = model._shards.get(parallelism)
+    if known is None:
+        known = model._shards[parallelism] = tuple(
+            _stage(model, parallelism, blocks, first=index == 0, last=index == pipeline - 1)
+            for index, blocks in enumerate(_staged(model, parallelism))
+        )
+    return known
 
 
 def _staged(model: ModelShape, parallelism: Parallelism) -> Iterator[tuple[Block, ...]]:
