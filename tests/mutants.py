@@ -33,6 +33,7 @@ THEN = (
     "test_witnesses.py",
     "test_proofs.py",
     "test_catalog.py",
+    "test_chips.py",
     "test_errors.py",
     "test_experts.py",
     "test_huggingface.py",
