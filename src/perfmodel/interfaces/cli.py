@@ -350,11 +350,17 @@ def show(
 
 def _show_gpu(spec: GpuSpec) -> None:
     print(spec.name)
+    if about := [part for part in (spec.vendor, spec.architecture, spec.released) if part]:
+        print(f"  {', '.join(about)}")
     origins = {origin.field: origin for origin in spec.origins}
     for field, (value, unit) in spec.figures().items():
         print(f"  {field} = {value:,}" if unit == "1" else f"  {field} = {si(value, unit, 4)}")
         if field in origins:
             _show_origin(origins[field])
+    for what, link in (("link", spec.link), ("host_link", spec.host_link)):
+        if link is not None:
+            reduces = "adds up in its switch" if link.reduces else ""
+            print(f"  {what}: {', '.join(filter(None, (link.name, link.layout, reduces)))}")
 
 
 def _show_model(spec: ModelShape) -> None:
