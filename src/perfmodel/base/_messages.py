@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 
 MAX_CHOICES: Final = 40  # more would push everything else out of a message
+MAX_NEAR: Final = 5
 
 
 def shown(value: object, limit: int = 60) -> str:
@@ -30,19 +31,21 @@ def plain(text: str, limit: int = 60) -> str:
 
 
 def did_you_mean(key: object, choices: Iterable[str]) -> str:
-    """The end of a message about a wrong key: the nearest choice, and all of them if few."""
+    """The end of a message about a wrong key: the nearest choices, and all of them if few."""
     import difflib
 
     known = sorted(choices)
     asked = (key if isinstance(key, str) else shown(key))[:80].lower()
     near = (
-        [choice for choice in known if asked and choice.startswith(asked)]
+        [choice for choice in known if asked and choice.startswith(asked)][:MAX_NEAR]
         or difflib.get_close_matches(asked, known, n=1, cutoff=0.8)
         or difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
     )
     few = len(known) <= MAX_CHOICES
     every = f"one of: {', '.join(known)}" if few else f"one of {len(known)}"
-    return f"did you mean {near[0]!r}? ({every})" if near else f"expected {every}"
+    *others, last = map(repr, near or [""])
+    meant = f"{', '.join(others)} or {last}" if others else last
+    return f"did you mean {meant}? ({every})" if near else f"expected {every}"
 
 
 def from_pydantic(error: ValidationError, owner: str, fields: Iterable[str]) -> PerfModelError:

@@ -129,7 +129,8 @@ def _known(what: str, key: str, keys: tuple[str, ...]) -> str:
     if isinstance(key, str) and key in keys:
         return key
     reader = {"gpu": "read_gpu for a TOML file", "model": "read_hf for a config.json"}[what]
-    raise UnknownKeyError(f"{what}: no {what} {shown(key)}; {did_you_mean(key, keys)}; {reader}")
+    near = f"{did_you_mean(key, keys)}; {what}s() lists them; {reader}"
+    raise UnknownKeyError(f"{what}: no {what} {shown(key)}; {near}")
 
 
 @cache
