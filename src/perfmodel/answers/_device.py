@@ -8,6 +8,7 @@ from math import gcd
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 from perfmodel.base._num import Num, highest, is_zero, maximum
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.machine.efficiency import IDEAL
 from perfmodel.machine.hardware import Link
 from perfmodel.roofline import compute_time, memory_time, network_time, roofline_time
@@ -160,6 +161,11 @@ class Device:
         least: Num = 0
         if near > 1:
             link = self._asked.gpu.link_to(near)
+            if one.algorithm == "in-switch" and not link.reduces:
+                raise InvalidValueError(
+                    "Parallelism.all_reduce: expected ring or one-shot, for the switch of "
+                    f"{link.name} does not add up, got 'in-switch'"
+                )
             time = self._leg_time(inside, link, near)
             least = network_time(wire=least_inside, bandwidth=link.bandwidth)
         if near < one.group:
