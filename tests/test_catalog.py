@@ -54,7 +54,7 @@ def test_sources_resolve_and_are_all_used():
         assert source["url"].startswith("https://")
         assert date.fromisoformat(source["date"])
     parts = [pm.gpu(key) for key in pm.gpus()] + [pm.model(key) for key in pm.models()]
-    used = {origin.source for part in parts for origin in part.origins}
+    used = {origin.source for part in parts for origin in part.origins} - {None}
     assert {source.key for source in used} == set(known)
     for source in used:
         assert source.url == known[source.key]["url"]
