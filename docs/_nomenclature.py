@@ -22,6 +22,7 @@ OBJECTS: Final = {
     "Group": "A group of a step",
     "GpuSpec": "The chip",
     "PeakFlops": "The peaks of a chip",
+    "Price": "A price",
     "Operation": "An operation",
     "Efficiency": "The efficiency",
     "DeviceMemory": "What memory holds",

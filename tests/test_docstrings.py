@@ -107,7 +107,13 @@ def test_numbers_have_units(name):
 def test_top_level_functions_say_what_they_return_and_show_an_example(name):
     found = sections(FUNCTIONS[name])
     assert found["Returns"].strip()
-    if name not in ("read_gpu", "symbolic.exact", "symbolic.any_gpu", "symbolic.any_model"):
+    if name not in (
+        "read_gpu",
+        "read_prices",
+        "symbolic.exact",
+        "symbolic.any_gpu",
+        "symbolic.any_model",
+    ):
         assert ">>>" in found["Examples"]
 
 

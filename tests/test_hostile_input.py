@@ -560,6 +560,7 @@ KEYS = [
     lambda name: delattr(GPU, name),
     pm.read_hf,
     pm.read_gpu,
+    pm.read_prices,
     lambda name: pm.read_hf(CONFIG | {"model_type": name}),
     lambda name: pm.read_hf(CONFIG | {"dtype": name}),
 ]
@@ -604,6 +605,23 @@ def test_toml_keys_and_texts_are_one_line(tmp_path, text, key):
     refused(lambda: pm.read_gpu(path))
 
 
+@pytest.mark.parametrize("key", [r"a\nb\u001b", r"\u202e", "x" * 5000], ids=len)
+@pytest.mark.parametrize(
+    "text",
+    [
+        '"{}" = -1\n',
+        'x = "{}"\n',
+        'x = {{low_per_hour = 1, "{}" = 1}}\n',
+        'x = {{low_per_hour = 1, high_per_hour = 1, date = "{}"}}\n',
+        'x = {{low_per_hour = 1, high_per_hour = 1, sources = "{}"}}\n',
+    ],
+)
+def test_prices_are_one_line(tmp_path, text, key):
+    path = tmp_path / "mine.toml"
+    path.write_text(text.format(key), encoding="utf-8")
+    refused(lambda: pm.read_prices(path))
+
+
 @pytest.mark.parametrize("stem", ["a\nb", "a\x1b[31m", "x" * 200], ids=ascii)
 @pytest.mark.parametrize(
     ("read", "suffix", "content"),
@@ -612,6 +630,8 @@ def test_toml_keys_and_texts_are_one_line(tmp_path, text, key):
         (pm.read_gpu, ".toml", "x ="),
         (pm.read_gpu, ".toml", "memory_bandwidth = {value = 1e12, kind = 'x'}"),
         (pm.read_gpu, ".toml", TOML.replace("1e12", "-1")),
+        (pm.read_prices, ".toml", None),
+        (pm.read_prices, ".toml", "x = -1"),
         (pm.read_hf, ".json", None),
         (pm.read_hf, ".json", "{"),
     ],

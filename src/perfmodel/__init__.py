@@ -30,6 +30,7 @@ from perfmodel.base.spec import Origin, Source
 from perfmodel.machine.efficiency import Efficiency, LinkEfficiency
 from perfmodel.machine.hardware import Cluster, GpuSpec, Link, PeakFlops
 from perfmodel.sources.catalog import gpu, gpus, model, models, read_gpu
+from perfmodel.sources.prices import Price, prices, read_prices
 from perfmodel.work import layers
 from perfmodel.work.collective import Collective
 from perfmodel.work.forward import forward
@@ -80,6 +81,7 @@ __all__ = [
     "Parallelism",
     "PeakFlops",
     "Precision",
+    "Price",
     "Source",
     "Step",
     "Sweep",
@@ -103,9 +105,11 @@ __all__ = [
     "model",
     "models",
     "prefill",
+    "prices",
     "read_gpu",
     "read_hf",
     "read_precision",
+    "read_prices",
     "ridge_batch",
     "ridge_intensity",
     "roof",

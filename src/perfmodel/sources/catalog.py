@@ -139,14 +139,15 @@ def _keys(folder: str) -> tuple[str, ...]:
 
 
 @cache
-def _sources() -> dict[str, Source]:
+def catalog_sources() -> dict[str, Source]:
+    """What the catalog's values and prices refer to, by key."""
     table = read_toml(catalogs() / "sources.toml")
     return {key: Source(key=key, **fields) for key, fields in table.items()}
 
 
 @cache
 def _gpu(key: str) -> GpuSpec:
-    return _read_gpu(catalogs() / "gpus" / f"{key}.toml", sources=_sources())
+    return _read_gpu(catalogs() / "gpus" / f"{key}.toml", sources=catalog_sources())
 
 
 @cache
@@ -163,7 +164,7 @@ def _model(key: str) -> ModelShape:
         for part in sections:
             section = section[part]
         section[field] = None
-    origins = tuple(_origin(path, field, table["origin"], _sources()) for field in config)
+    origins = tuple(_origin(path, field, table["origin"], catalog_sources()) for field in config)
     shape = read_hf(config)
     return shape.model_copy(update={"name": table["name"], "origins": origins})
 
