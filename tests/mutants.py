@@ -21,6 +21,7 @@ NEAREST = {
     "sources/huggingface/": "test_huggingface.py",
     "sources/huggingface/quantization.py": "test_quantization.py",
     "sources/huggingface/schemes.py": "test_quantization.py",
+    "sources/prices.py": "test_prices.py",
     "work/layers/delta.py": "test_linear_attention.py",
     "work/layers/experts.py": "test_experts.py",
     "work/layers/latent.py": "test_latent.py",
@@ -500,6 +501,12 @@ MUTANTS = (
         "sources/catalog.py",
         'return item["value"], _origin',
         'return item["value"] * 1.024, _origin',
+    ),
+    Mutant(
+        "a price range that stands on its head",
+        "sources/prices.py",
+        "if self.low_per_hour > self.high_per_hour:",
+        "if self.low_per_hour < 0:",
     ),
 )
 
