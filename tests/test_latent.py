@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 import perfmodel as pm
 from perfmodel.base.errors import InvalidValueError, UnsupportedModelError
-from perfmodel.work.layers import CompressedAttention, HyperConnection, LatentAttention
+from perfmodel.work.layers import Attention, CompressedAttention, HyperConnection, LatentAttention
 from perfmodel.work.layers.entries import Entries
 from perfmodel.work.layers.indexer import Indexer
 from perfmodel.work.layers.latent import Form
@@ -212,6 +212,16 @@ def test_deepseek_v32_adds_an_indexer_a_layer():
     assert model.mtp_params - v3.mtp_params == indexer
     tables = 2 * 129_280 * 7168
     assert model.params + model.mtp_params + tables + 59 * 256 == 685_355_329_792
+
+
+def test_quantization_spares_the_weights_of_an_indexers_heads():
+    # DeepSeek-V3.2's index lists no scale beside indexer.weights_proj, but beside wq_b and wk.
+    fp8, sparse = pm.Precision.preset("fp8"), Indexer(heads=64, dim=128, top_k=2048)
+    grouped = Attention(heads=32, kv_heads=8, head_dim=128, indexer=sparse)
+    for layer in (SPARSE, grouped):
+        stored = {m.name: layer.formats_of(m, fp8).weights.name for m in layer.matrices(7168)}
+        assert stored["indexer weights"] == "bf16"
+        assert stored["indexer query"] == stored["indexer key"] == stored["output"] == "fp8"
 
 
 def test_glm_5_2_selects_in_one_layer_of_four():

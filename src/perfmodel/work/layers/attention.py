@@ -31,6 +31,7 @@ class Attention(Layer):
     Checkpoints", 2023.
     """
 
+    ROUTING: ClassVar[frozenset[str]] = frozenset({"indexer weights"})
     DIVIDED: ClassVar[tuple[str, ...] | None] = ("heads",)
     REPEATED: ClassVar[tuple[str, ...]] = ("kv_heads",)
 

@@ -26,6 +26,7 @@ class ConvolutionalAttention(Attention):
     Latent Space", 2025.
     """
 
+    ROUTING: ClassVar[frozenset[str]] = frozenset()
     LACKS: ClassVar[tuple[str, ...]] = ("indexer", "masks_keys", "shares_kv")
 
     kind: Literal["cca"] = "cca"  # type: ignore[assignment]

@@ -25,6 +25,7 @@ class RelativeAttention(Attention):
     Thinking Machines, "Inkling", 2026.
     """
 
+    ROUTING: ClassVar[frozenset[str]] = frozenset()
     LACKS: ClassVar[tuple[str, ...]] = ("indexer", "masks_keys", "shares_kv")
 
     kind: Literal["relative"] = "relative"  # type: ignore[assignment]
