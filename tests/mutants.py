@@ -69,6 +69,7 @@ LAYER = "work/layers/layer.py"
 OPERATION = "work/operation.py"
 ESTIMATE = "answers/estimate.py"
 PRECISION = "base/precision.py"
+FORMATS = "../../catalogs/formats.toml"
 REACH = "work/layers/reach.py"
 EXPERTS = "work/layers/experts.py"
 LATENT = "work/layers/latent.py"
@@ -255,15 +256,15 @@ MUTANTS = (
     ),
     Mutant(
         "fp8 takes two bytes",
-        PRECISION,
-        '("fp8", 8, 0, None)',
-        '("fp8", 16, 0, None)',
+        "base/formats.py",
+        '("fp8", 8)',
+        '("fp8", 16)',
     ),
     Mutant(
         "int4 has no scales",
-        PRECISION,
-        '("int4-g128", 4, 16, 128)',
-        '("int4-g128", 4, 0, None)',
+        FORMATS,
+        "int4-g128 = { bits = 4, scale_bits = 16, block = 128 }",
+        "int4-g128 = { bits = 4, scale_bits = 0 }",
     ),
     Mutant(
         "what computes wider moves inputs as before",
@@ -273,9 +274,9 @@ MUTANTS = (
     ),
     Mutant(
         "a block of GGUF is its elements alone",
-        PRECISION,
-        '("q4_k", 4, 8 * 144 - 4 * 256, 256)',
-        '("q4_k", 4, 0, None)',
+        FORMATS,
+        "q4_k = { bits = 4, scale_bits = 128, block = 256 }",
+        "q4_k = { bits = 4, scale_bits = 0 }",
     ),
     Mutant(
         "int4 weights compute at a rate of their own",

@@ -25,7 +25,8 @@ from perfmodel import (
     Precision,
     Step,
 )
-from perfmodel.base.precision import PRESETS, Format, MatrixFormats
+from perfmodel.base.formats import Format
+from perfmodel.base.precision import PRESETS, MatrixFormats
 from perfmodel.work import layers as kinds
 from perfmodel.work.layers import (
     AltUp,

@@ -5,11 +5,17 @@ What the conventions page says is what a test here would notice if it were other
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from datetime import date
+
 import pytest
 
 import perfmodel as pm
 from perfmodel import symbolic
 from perfmodel.base import precision
+from perfmodel.base._data import catalogs, read_toml
+from perfmodel.base.formats import FORMATS, Format
 
 H100 = pm.GpuSpec(
     name="H100",
@@ -83,7 +89,7 @@ def test_no_preset_is_missing_from_the_table():
     assert set(PRESETS) == set(precision.PRESETS)
 
 
-BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8}
+BITS = {"fp32": 32, "fp16": 16, "bf16": 16, "fp8": 8, "int8": 8, "int4": 4}
 # One 16-bit scale in 32, 64 or 128 numbers; with a 4-bit zero point 20 bits in 128.
 BITS |= {"int4-g32": 4.5, "int4-g64": 4.25, "int4-g128": 4.125, "int4-g128z": 4.15625}
 # A 32-bit scale for 128 x 128 numbers is 1/512 of a bit each.
@@ -93,6 +99,7 @@ BITS |= {"mxfp8": 8.25, "mxfp6": 6.25, "mxfp4": 4.25, "nvfp4": 4.5}
 
 # Bytes of a block, as ggml's header asserts them of its structs: so many bytes for so many numbers.
 BLOCKS = {"q4_0": (18, 32), "q4_1": (20, 32), "q5_0": (22, 32), "q5_1": (24, 32), "q8_0": (34, 32)}
+BLOCKS |= {"q8_1": (36, 32)}
 BLOCKS |= {"q2_k": (84, 256), "q3_k": (110, 256), "q4_k": (144, 256), "q5_k": (176, 256)}
 BLOCKS |= {"q6_k": (210, 256), "iq4_nl": (18, 32), "iq4_xs": (136, 256), "iq3_s": (110, 256)}
 BLOCKS |= {"iq3_xxs": (98, 256), "iq2_s": (82, 256), "iq2_xs": (74, 256), "iq2_xxs": (66, 256)}
@@ -106,17 +113,61 @@ ROWS = {"int8-row": 16, "fp8-row": 32, "fp8-row16": 16}
 @pytest.mark.parametrize("name", BITS)
 def test_bits_of_a_number_with_its_scale(name):
     found = pm.Precision.preset("bf16", kv=name).kv
-    assert found == precision.FORMATS[name]
+    assert found == FORMATS[name]
     assert 8 * found.nbytes(2**20) / 2**20 == BITS[name]
 
 
 @pytest.mark.parametrize("name", ROWS)
 def test_bytes_of_a_matrix_with_a_scale_a_row(name):
-    assert precision.FORMATS[name].nbytes(1000 * 10, rows=10) == 10_000 + 10 * ROWS[name] / 8
+    assert FORMATS[name].nbytes(1000 * 10, rows=10) == 10_000 + 10 * ROWS[name] / 8
 
 
 def test_every_format_has_a_witness():
-    assert set(BITS) | set(ROWS) == set(precision.FORMATS)
+    assert set(BITS) | set(ROWS) == set(FORMATS)
+    assert len(FORMATS) == len(set(FORMATS))
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_formats_are_valid_records(name):
+    found = FORMATS[name]
+    again = Format(**found.model_dump())
+    assert (found, found.model_dump_json()) == (again, again.model_dump_json())
+    assert found.name == name
+
+
+def test_every_row_of_the_catalog_of_formats_has_a_source():
+    sources = read_toml(catalogs() / "formats.toml")["source"]
+    rows = [name for source in sources for name in source["formats"]]
+    assert len(rows) == len(set(rows))
+    assert set(FORMATS) - set(rows) == {"fp32", "fp16", "bf16", "fp8", "int8", "int4"}
+    for source in sources:
+        assert source["title"]
+        assert source["publisher"]
+        assert source["place"]
+        assert date.fromisoformat(source["date"])
+
+
+def test_a_format_of_the_users_own():
+    # 3 bits, and a scale of 16 for 64: 3.25 bits a number. 2 * 4096 * 14336 numbers, gate and up.
+    mine = Format(name="int3-g64", bits=3, scale_bits=16, block=64)
+    half = pm.Precision.preset("bf16")
+    linear = half.linear.model_copy(update={"weights": mine})
+    weights = half.model_copy(update={"name": "mine", "linear": linear})
+    up = operation(
+        pm.decode(pm.model("llama-3.1-8b"), H100, batch=1, context=8, precision=weights), "gate_up"
+    )
+    assert up.weight_bytes == 2 * 4096 * 14336 * 3.25 / 8
+
+
+def test_common_precisions_need_no_file():
+    code = (
+        "import sys, perfmodel as pm\n"
+        "pm.Precision.parse('fp8+kv8+state16+compute16')\n"
+        "assert 'tomllib' not in sys.modules\n"
+        "assert pm.Precision.parse('w4a16').linear.weights.block == 128\n"
+        "assert 'tomllib' in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_attention_moves_queries_and_results_in_the_linears_output_format():

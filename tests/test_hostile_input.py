@@ -25,7 +25,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel import symbolic
-from perfmodel.base.precision import FORMATS
+from perfmodel.base.formats import FORMATS
 from perfmodel.interfaces.cli import run
 from perfmodel.interfaces.symbolic import exact, twin
 from perfmodel.machine.efficiency import IDEAL

@@ -25,7 +25,8 @@ from perfmodel.answers.ridges import (
 )
 from perfmodel.answers.steps import decode, estimate, prefill
 from perfmodel.base import errors, units
-from perfmodel.base.precision import Format, Precision
+from perfmodel.base.formats import Format
+from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Origin, Source
 from perfmodel.machine.efficiency import Efficiency, LinkEfficiency
 from perfmodel.machine.hardware import Cluster, GpuSpec, Link, PeakFlops

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final, Literal, Self, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
 from perfmodel.base._messages import did_you_mean, shown
-from perfmodel.base._num import Num
 from perfmodel.base.errors import InvalidValueError, UnknownKeyError
-from perfmodel.base.spec import Count, CountOrZero, Name, Spec
+from perfmodel.base.formats import FORMATS, Format, format_named
+from perfmodel.base.spec import Name, Spec
 
 ComputeFormat: TypeAlias = Literal[
     "fp32",
@@ -32,121 +32,6 @@ ComputeFormat: TypeAlias = Literal[
     "nvfp4",
     "int4",
 ]
-
-
-class Format(Spec):
-    """How one number is stored: its bits, and the scale that a block or a row of them shares."""
-
-    name: Name
-    """As it is written in a precision."""
-    bits: Count = Field(description="Bits of one element [bit]")
-    scale_bits: CountOrZero = Field(default=0, description="Bits of one scale [bit]")
-    block: Count | None = Field(
-        default=None, description="Elements that share a scale; None: one scale a matrix row [1]"
-    )
-
-    @model_validator(mode="after")
-    def _block_needs_scale(self) -> Self:
-        if self.block is not None and not self.scale_bits:
-            raise InvalidValueError(
-                f"Format.block: expected scale_bits above 0 beside it, got block={self.block}"
-            )
-        return self
-
-    @property
-    def per_row(self) -> bool:
-        """Whether each matrix row has a scale of its own."""
-        return self.scale_bits > 0 and self.block is None
-
-    def nbytes(self, values: Num, rows: Num = 0) -> Num:
-        """Bytes of so many values, scales included.
-
-        Parameters
-        ----------
-        values : int or array or symbol
-            Elements stored [1].
-        rows : int or array or symbol
-            Matrix rows among them, each with a scale if the format has one a row [1].
-
-        Returns
-        -------
-        float or array or symbol
-            Bytes [B]. A last, partial block counts in proportion.
-
-        Examples
-        --------
-        >>> FORMATS["int4-g128"].nbytes(128)  # 64 bytes and one 16-bit scale
-        66.0
-        """
-        if not self.scale_bits:
-            return values * self.bits / 8
-        if self.block is None:
-            return (values * self.bits + rows * self.scale_bits) / 8
-        # One division of integers: exact for symbols, correctly rounded for floats.
-        return values * (self.bits * self.block + self.scale_bits) / (8 * self.block)
-
-
-# Unchecked, so that importing perfmodel builds no validator; a test checks them.
-FORMATS: Final[dict[str, Format]] = {
-    name: Format.trusted(name=name, bits=bits, scale_bits=scale_bits, block=block)
-    for name, bits, scale_bits, block in (
-        # One number alone; a scale for a whole matrix weighs nothing.
-        ("fp32", 32, 0, None),
-        ("fp16", 16, 0, None),
-        ("bf16", 16, 0, None),
-        ("fp8", 8, 0, None),
-        ("int8", 8, 0, None),
-        # A scale a row of the matrix (an output channel), or a block of rows and columns.
-        ("int8-row", 8, 16, None),
-        ("fp8-row", 8, 32, None),
-        ("fp8-row16", 8, 16, None),
-        ("fp8-128x128", 8, 32, 128 * 128),
-        # A 16-bit scale for a group along a row; z: and a zero point (GPTQ, AWQ).
-        ("int4-g32", 4, 16, 32),
-        ("int4-g64", 4, 16, 64),
-        ("int4-g128", 4, 16, 128),
-        ("int4-g128z", 4, 16 + 4, 128),
-        # Microscaling: 8 bits of exponent for 32 numbers; NVIDIA's: an fp8 scale for 16.
-        ("mxfp8", 8, 8, 32),
-        ("mxfp6", 6, 8, 32),
-        ("mxfp4", 4, 8, 32),
-        ("nvfp4", 4, 8, 16),
-        # GGUF, blocks of 32: an fp16 scale; in the types that end in 1 also an fp16 minimum.
-        ("q8_0", 8, 16, 32),
-        ("q5_0", 5, 16, 32),
-        ("q5_1", 5, 32, 32),
-        ("q4_0", 4, 16, 32),
-        ("q4_1", 4, 32, 32),
-        ("iq4_nl", 4, 16, 32),
-        # GGUF, blocks of 256: the bytes of a block less those of its elements.
-        ("q6_k", 6, 8 * 210 - 6 * 256, 256),
-        ("q5_k", 5, 8 * 176 - 5 * 256, 256),
-        ("q4_k", 4, 8 * 144 - 4 * 256, 256),
-        ("q3_k", 3, 8 * 110 - 3 * 256, 256),
-        ("q2_k", 2, 8 * 84 - 2 * 256, 256),
-        ("iq4_xs", 4, 8 * 136 - 4 * 256, 256),
-        ("iq3_s", 3, 8 * 110 - 3 * 256, 256),
-        ("iq3_xxs", 3, 8 * 98 - 3 * 256, 256),
-        ("iq2_s", 2, 8 * 82 - 2 * 256, 256),
-        ("iq2_xs", 2, 8 * 74 - 2 * 256, 256),
-        ("iq2_xxs", 2, 8 * 66 - 2 * 256, 256),
-        ("iq1_m", 1, 8 * 56 - 256, 256),
-        ("iq1_s", 1, 8 * 50 - 256, 256),
-    )
-}
-
-
-def format_named(name: str) -> Format:
-    """The storage format of this name.
-
-    Raises
-    ------
-    UnknownKeyError
-        If there is none; the message names the nearest.
-    """
-    if not isinstance(name, str) or name not in FORMATS:
-        raise UnknownKeyError(f"format: no format {shown(name)}; {did_you_mean(name, FORMATS)}")
-    return FORMATS[name]
 
 
 class MatrixFormats(Spec):
@@ -203,7 +88,7 @@ class Precision(Spec):
     )
     kv: Format = Field(description="The KV cache")
     attention: ComputeFormat = Field(description="What attention computes in")
-    state: Format = Field(default=FORMATS["fp32"], description="The state of recurrent layers")
+    state: Format = Field(default=format_named("fp32"), description="The state of recurrent layers")
     parts: tuple[tuple[Name, MatrixFormats], ...] = Field(
         default=(),
         description="Matrices of the blocks that differ from ``linear``, as (part, formats)",

@@ -12,7 +12,8 @@ from typing import Final, TypeAlias
 
 from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base.errors import InvalidValueError, UnsupportedModelError
-from perfmodel.base.precision import MatrixFormats, Precision, format_named
+from perfmodel.base.formats import format_named
+from perfmodel.base.precision import MatrixFormats, Precision
 from perfmodel.sources.huggingface.config import MAX_LAYERS, TEXT_SECTIONS, Config, differ
 from perfmodel.sources.huggingface.families.parts import Row, runs
 from perfmodel.sources.huggingface.modules import names_of

@@ -8,7 +8,8 @@ from typing import Any, Final, NamedTuple
 
 from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base.errors import InvalidValueError, UnsupportedModelError
-from perfmodel.base.precision import FORMATS, Format, MatrixFormats, format_named
+from perfmodel.base.formats import FORMATS, Format, format_named
+from perfmodel.base.precision import MatrixFormats
 from perfmodel.sources.huggingface.config import Config
 from perfmodel.sources.huggingface.modules import MAX_PATTERNS, Modules, names_of
 

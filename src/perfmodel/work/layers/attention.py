@@ -10,7 +10,8 @@ from pydantic import model_validator
 
 from perfmodel.base._num import Num
 from perfmodel.base.errors import InvalidValueError
-from perfmodel.base.precision import Format, Precision
+from perfmodel.base.formats import Format
+from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, Flag, quantity
 from perfmodel.work.layers.indexer import Indexer
 from perfmodel.work.layers.layer import Layer, norm_step

@@ -9,7 +9,8 @@ from pydantic import model_validator
 
 from perfmodel.base._num import Num, equal, is_zero, where
 from perfmodel.base.errors import InvalidValueError
-from perfmodel.base.precision import Format, Precision
+from perfmodel.base.formats import Format
+from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, CountOrZero, Flag, quantity
 from perfmodel.work.layers.indexer import Indexer
 from perfmodel.work.layers.layer import Layer, norm_params, norm_step

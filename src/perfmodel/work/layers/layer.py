@@ -12,7 +12,8 @@ from pydantic import model_validator
 from perfmodel.base._messages import shown
 from perfmodel.base._num import Num
 from perfmodel.base.errors import InvalidValueError
-from perfmodel.base.precision import Format, MatrixFormats, Precision
+from perfmodel.base.formats import Format
+from perfmodel.base.precision import MatrixFormats, Precision
 from perfmodel.base.spec import CountOrZero, Flag, Name, Spec, quantity
 from perfmodel.work.collective import Collective, all_reduce
 from perfmodel.work.operation import (

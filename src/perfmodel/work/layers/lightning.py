@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Literal
 
 from perfmodel.base._num import Num, where
-from perfmodel.base.precision import Format, Precision
+from perfmodel.base.formats import Format
+from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, quantity
 from perfmodel.work.layers.recurrent import Recurrent
 from perfmodel.work.operation import Matrix

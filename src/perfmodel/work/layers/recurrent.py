@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from perfmodel.base._num import Num, is_zero, minimum, where
-from perfmodel.base.precision import Format, Precision
+from perfmodel.base.formats import Format
+from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, CountOrZero, quantity
 from perfmodel.work.layers.layer import Layer
 from perfmodel.work.operation import MatrixCost, Operation, grouped, product

@@ -9,7 +9,8 @@ from pydantic import model_validator
 
 from perfmodel.base._num import Num
 from perfmodel.base.errors import InvalidValueError
-from perfmodel.base.precision import Format, Precision
+from perfmodel.base.formats import Format
+from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, Quantity, quantity
 from perfmodel.work.layers.layer import Layer, Norm
 from perfmodel.work.layers.reach import Reach
