@@ -112,10 +112,16 @@ def gpus(draw: st.DrawFn) -> GpuSpec:
             fp32=bf16 / 16,
             tf32=bf16 / 2,
             fp16=bf16,
+            fp16_acc16=2 * bf16,
             bf16=bf16,
             fp8=2 * bf16,
+            fp8_acc16=4 * bf16,
+            mxfp8=2 * bf16,
             int8=2 * bf16,
+            mxfp6=2 * bf16,
+            mxfp4=4 * bf16,
             nvfp4=4 * bf16,
+            int4=4 * bf16,
         ),
     )
 
@@ -211,8 +217,8 @@ def shapes() -> st.SearchStrategy[ModelShape]:
 # -- what they are stored and computed in ----------------------------------------------------------
 
 _KV = ["bf16+kv8", "fp8+kv8", "w8a16+kvint8", "w4a16+kv8", "nvfp4+kvnvfp4", "bf16+kvq8_0"]
-_WIDER = ["fp8+compute16", "nvfp4+compute16"]
-_UNIFORM = [f"uniform-{name}" for name in ("fp32", "fp16", "bf16", "fp8", "int8", "nvfp4")]
+_WIDER = ["fp8+compute16", "nvfp4+compute16", "mxfp4+compute16", "w4a4+compute8"]
+_UNIFORM = [f"uniform-{name}" for name in ("fp32", "fp16", "bf16", "fp8", "int8", "mxfp4")]
 named_precisions = st.sampled_from([*PRESETS, *_KV, *_WIDER, *_UNIFORM]).map(Precision.parse)
 
 

@@ -70,6 +70,12 @@ PRESETS = {
     # vLLM's names: W4A8 (int8 inputs), W4AFP8, MXFP4A16, NVFP4A16
     "w4a8": ("int4-g128", "int8", "bf16", "bf16", "bf16", "int8", "bf16", "bf16"),
     "w4afp8": ("int4-g128", "fp8", "bf16", "bf16", "bf16", "fp8", "bf16", "bf16"),
+    # compressed-tensors' names: W4A4, MXFP8A16, MXFP8, MXFP4; mxfp6 is AMD Quark's.
+    "w4a4": ("int4-g128", "int4", "bf16", "bf16", "bf16", "int4", "bf16", "bf16"),
+    "mxfp8a16": ("mxfp8", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16"),
+    "mxfp8": ("mxfp8", "mxfp8", "bf16", "bf16", "bf16", "mxfp8", "bf16", "bf16"),
+    "mxfp6": ("mxfp6", "mxfp6", "bf16", "bf16", "bf16", "mxfp6", "bf16", "bf16"),
+    "mxfp4": ("mxfp4", "mxfp4", "bf16", "bf16", "bf16", "mxfp4", "bf16", "bf16"),
     "mxfp4a16": ("mxfp4", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16"),
     "nvfp4a16": ("nvfp4", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16", "bf16"),
     "nvfp4": ("nvfp4", "nvfp4", "bf16", "bf16", "bf16", "nvfp4", "bf16", "bf16"),
@@ -214,12 +220,18 @@ def test_wider_nvfp4_is_nvfp4_weights_alone():
 @pytest.mark.parametrize(
     ("text", "computes"),
     [
-        # linears, head, attention: only what is narrower changes
+        # linears, head, attention: what is wider stays
         ("fp8+kv8+state16+compute16", ("bf16", "bf16", "bf16")),
         ("fp8+computefp32", ("fp32", "fp32", "fp32")),
         ("nvfp4+compute8", ("fp8", "bf16", "bf16")),
         ("uniform-fp8+compute16", ("bf16", "bf16", "bf16")),
-        ("w4a8+computefp16", ("fp16", "bf16", "bf16")),
+        ("w4a8+computefp16", ("fp16", "fp16", "fp16")),
+        ("w4a8+compute8", ("fp8", "bf16", "bf16")),
+        ("mxfp4+computefp32", ("fp32", "fp32", "fp32")),
+        ("tf32+computefp32", ("fp32", "fp32", "fp32")),
+        ("fp16+compute16", ("bf16", "bf16", "bf16")),
+        ("fp16+computefp16_acc16", ("fp16_acc16", "fp16_acc16", "fp16_acc16")),
+        ("fp8+computefp8_acc16", ("fp8_acc16", "bf16", "bf16")),
         ("bf16+computetf32", ("tf32", "tf32", "tf32")),
     ],
 )
@@ -239,10 +251,78 @@ def test_asking_twice_is_asking_once_for_the_wider():
     assert twice == pm.Precision.parse("nvfp4+compute16")
 
 
-@pytest.mark.parametrize("text", ["bf16+compute16", "bf16+compute8", "fp32+computetf32"])
-def test_what_is_no_wider_is_refused(text):
-    with pytest.raises(pm.errors.InvalidValueError, match="compute: expected a format of more"):
+@pytest.mark.parametrize(
+    "text", ["bf16+compute8", "bf16+computefp8_acc16", "fp32+compute16", "fp32+computetf32"]
+)
+def test_what_is_narrower_is_refused(text):
+    with pytest.raises(pm.errors.InvalidValueError, match="compute: expected a format as wide as"):
         pm.Precision.parse(text)
+
+
+@pytest.mark.parametrize("name", sorted(set(PRESETS) - {"fp32", "tf32"}))
+def test_every_preset_of_16_bits_or_fewer_computes_in_bf16_if_asked(name):
+    found, stored = pm.Precision.preset(name, compute="bf16"), pm.Precision.preset(name)
+    assert {found.linear.compute, found.head.compute, found.attention} == {"bf16"}
+    assert found.linear.weights == stored.linear.weights
+    assert found.linear.inputs.bits == 16
+
+
+def test_what_computes_so_already_keeps_its_name():
+    assert pm.Precision.parse("bf16+compute16") is pm.Precision.parse("bf16")
+    assert pm.Precision.preset("w4a16", compute="bf16") == pm.Precision.preset("w4a16")
+
+
+def test_summing_in_16_bits_is_asked_for():
+    """An RTX 4090: 165.2 TFLOP/s of fp16 with sums in fp32, 330.3 with sums in fp16 (Ada paper)."""
+    ada = pm.GpuSpec(
+        name="Ada",
+        memory_bandwidth=1.008e12,
+        peak_flops={"fp16": 165.2e12, "fp16_acc16": 330.3e12},
+    )
+    usual, fast = (
+        pm.prefill(QWEN3, ada, prompt=4096, precision=text)
+        for text in ("fp16", "fp16+computefp16_acc16")
+    )
+    assert usual.flops == fast.flops
+    assert usual.bytes == fast.bytes
+    assert usual.compute_time / fast.compute_time == pytest.approx(330.3 / 165.2)
+    with pytest.raises(pm.errors.UnsupportedFormatError, match="no fp16_acc16 peak"):
+        pm.decode(QWEN3, H100, batch=1, context=8, precision="fp16+computefp16_acc16")
+
+
+def test_mxfp4_of_gpt_oss_only_stores():
+    # vLLM widens it on Hopper (Marlin); the preset mxfp4 computes in it, as in compressed-tensors.
+    stored = pm.model("gpt-oss-120b").precision
+    assert stored.linear.weights.name == "mxfp4"
+    assert (stored.linear.inputs.name, stored.linear.compute) == ("bf16", "bf16")
+    with pytest.raises(pm.errors.UnsupportedFormatError, match="H100 has no mxfp4 peak"):
+        pm.decode(pm.model("gpt-oss-120b"), H100, batch=1, context=8, precision="mxfp4")
+
+
+INSTEAD = [
+    # what is asked for, what the chip has, what the message advises
+    ("mxfp4", ("fp16", "bf16", "fp8"), '"+compute16" behind a precision computes in bf16'),
+    ("int4", ("fp16",), '"+computefp16" behind a precision computes in fp16'),
+    ("mxfp8", ("fp32",), '"+computefp32" behind a precision computes in fp32'),
+    ("bf16", ("fp16", "int8"), '"+computefp16" behind a precision computes in fp16'),
+    ("fp16_acc16", ("fp16", "bf16"), '"+computefp16", in place of what it has, sums in fp32'),
+    ("fp8_acc16", ("bf16", "fp8"), '"+compute8", in place of what it has, sums in fp32'),
+    ("tf32", ("fp32",), '"+computefp32" behind a precision computes in fp32'),
+    ("fp32", ("bf16",), None),
+    ("fp16", ("int8",), None),
+    ("fp61", ("bf16",), None),
+]
+
+
+@pytest.mark.parametrize(("wanted", "has", "advice"), INSTEAD)
+def test_a_chip_that_lacks_a_format_names_the_nearest(wanted, has, advice):
+    chip = pm.GpuSpec(name="x", memory_bandwidth=1e12, peak_flops=dict.fromkeys(has, 1e14))
+    with pytest.raises(pm.errors.UnsupportedFormatError) as caught:
+        chip.peak(wanted)
+    # What it has, in the order of PeakFlops: wide to narrow.
+    stated = str(caught.value)
+    assert "it has: " + ", ".join(has) in stated
+    assert stated.partition(". ")[2] == (advice or "")
 
 
 @pytest.mark.parametrize("name", ["nvfp4", "bf61", 16, None, ["bf16"]])
@@ -266,8 +346,9 @@ def test_a_checkpoints_own_precision_computes_wider():
 def test_parts_of_a_checkpoint_that_are_wide_already_stay():
     """gpt-oss: experts in mxfp4 that compute in bf16, attention in bf16."""
     own = pm.model("gpt-oss-120b").precision
+    assert own.computing("bf16") is own
     with pytest.raises(pm.errors.InvalidValueError, match=r"checkpoint-mxfp4 computes in .bf16"):
-        own.computing("bf16")
+        own.computing("fp8")
     assert {formats.compute for _, formats in own.computing("tf32").parts} == {"tf32"}
 
 

@@ -154,7 +154,7 @@ def test_numpy_numbers_are_counts():
         # precisions
         (E.UnknownKeyError, ["fp9", "did you mean 'fp8'"], lambda: pm.Precision.parse("fp9")),
         (E.UnknownKeyError, ["'fp7'"], lambda: pm.Precision.parse("fp8+kvfp7")),
-        (E.UnknownKeyError, ["int4"], lambda: pm.Precision.uniform("int4")),
+        (E.UnknownKeyError, ["q4_k"], lambda: pm.Precision.uniform("q4_k")),
         (
             E.InvalidValueError,
             ["precision", "7"],

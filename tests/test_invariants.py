@@ -36,12 +36,13 @@ from strategies import (
 
 import perfmodel as pm
 from perfmodel.base.spec import Spec
+from perfmodel.machine.hardware import PeakFlops
 
 CHIP = pm.GpuSpec(
     name="a chip for questions that are not about chips",
     memory_bandwidth=2e12,
     memory_capacity=1e11,
-    peak_flops=dict.fromkeys(("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4"), 5e14),
+    peak_flops=dict.fromkeys(PeakFlops.model_fields, 5e14),
 )
 
 

@@ -38,6 +38,7 @@ from strategies import (
 import perfmodel as pm
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import PRESETS, Precision
+from perfmodel.machine.hardware import PeakFlops
 from perfmodel.work.layers import (
     AltUp,
     AnyLayer,
@@ -72,7 +73,7 @@ CHIP = pm.GpuSpec(
     name="a chip for questions that are not about chips",
     memory_bandwidth=2e12,
     memory_capacity=1e11,
-    peak_flops=dict.fromkeys(("fp32", "tf32", "fp16", "bf16", "fp8", "int8", "nvfp4"), 5e14),
+    peak_flops=dict.fromkeys(PeakFlops.model_fields, 5e14),
 )
 BF16 = Precision.preset("bf16")
 COUNTED = ("flops", "weight_bytes", "least_weight_bytes", "activation_bytes", "kv_bytes", "calls",

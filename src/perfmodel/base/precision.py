@@ -64,7 +64,12 @@ _PRESETS: Final[dict[str, tuple[_FourNames, _FourNames, str, str]]] = {
     "w4a16": (("int4-g128", "bf16", "bf16", "bf16"), _HALF, "bf16", "bf16"),
     "w4a8": (("int4-g128", "int8", "bf16", "int8"), _HALF, "bf16", "bf16"),
     "w4afp8": (("int4-g128", "fp8", "bf16", "fp8"), _HALF, "bf16", "bf16"),
+    "w4a4": (("int4-g128", "int4", "bf16", "int4"), _HALF, "bf16", "bf16"),
+    "mxfp8a16": (("mxfp8", "bf16", "bf16", "bf16"), _HALF, "bf16", "bf16"),
+    "mxfp8": (("mxfp8", "mxfp8", "bf16", "mxfp8"), _HALF, "bf16", "bf16"),
+    "mxfp6": (("mxfp6", "mxfp6", "bf16", "mxfp6"), _HALF, "bf16", "bf16"),
     "mxfp4a16": (("mxfp4", "bf16", "bf16", "bf16"), _HALF, "bf16", "bf16"),
+    "mxfp4": (("mxfp4", "mxfp4", "bf16", "mxfp4"), _HALF, "bf16", "bf16"),
     "nvfp4a16": (("nvfp4", "bf16", "bf16", "bf16"), _HALF, "bf16", "bf16"),
     "nvfp4": (("nvfp4", "nvfp4", "bf16", "nvfp4"), _HALF, "bf16", "bf16"),
 }
@@ -72,7 +77,9 @@ _ALIASES: Final = {"w8a8": "int8"}
 # How a format of the cache or of states is written behind a preset.
 _LONG: Final = {"8": "fp8", "16": "bf16"}
 _SHORT: Final = {long: short for short, long in _LONG.items()}
-_UNIFORM: Final = ("fp32", "fp16", "bf16", "fp8", "int8", "nvfp4")
+_UNIFORM: Final = (
+    "fp32", "fp16", "bf16", "fp8", "mxfp8", "int8", "mxfp6", "mxfp4", "nvfp4", "int4",
+)  # fmt: skip
 
 PRESETS: Final = tuple(_PRESETS)
 
@@ -133,27 +140,28 @@ class Precision(Spec):
         return self.head.weights
 
     def computing(self, compute: str) -> Precision:
-        """The same storage, computed in a wider format.
+        """The same storage, computed in another format that is as wide or wider.
 
         Engines do so where a chip lacks the narrow one: weights are widened as they are read, and
-        inputs are moved as wide as the arithmetic. What computes as wide already stays as it is.
+        inputs are moved as wide as the arithmetic. What computes in more bits stays as it is.
 
         Parameters
         ----------
         compute : str
-            What the matrix units compute in: fp8, int8, bf16, fp16, fp32 or tf32 [text].
+            What the matrix units compute in: fp8, int8, bf16, fp16, tf32 or fp32, with sums in
+            fp32 (int32); or fp16_acc16 or fp8_acc16, with sums in 16 bits [text].
 
         Returns
         -------
         Precision
-            Named as it can be written again: ``"fp8+compute16"``.
+            Named as it can be written again: ``"fp8+compute16"``; this one if nothing changes.
 
         Raises
         ------
         UnknownKeyError
             If there is no such format.
         InvalidValueError
-            If nothing would be computed in more bits.
+            If everything is computed in more bits.
 
         Examples
         --------
@@ -166,14 +174,17 @@ class Precision(Spec):
         changed = {
             "linear": _computing(self.linear, compute),
             "head": _computing(self.head, compute),
-            "attention": _wider(self.attention, compute),
+            "attention": _asked(self.attention, compute),
             "parts": tuple((name, _computing(formats, compute)) for name, formats in self.parts),
         }
-        if all(getattr(self, field) == value for field, value in changed.items()):
+        now = {self.linear.compute, self.head.compute, self.attention}
+        if all(_WIDTHS[compute] < _WIDTHS[part] for part in now):
             raise InvalidValueError(
-                f"compute: expected a format of more bits than {self.name} computes in "
-                f"({self.linear.compute}), got {compute}"
+                f"compute: expected a format as wide as {self.name} computes in "
+                f"({self.linear.compute}), or wider, got {compute}"
             )
+        if all(getattr(self, field) == value for field, value in changed.items()):
+            return self
         name = f"{self.name.partition('+compute')[0]}+compute{_SHORT.get(compute, compute)}"
         return self.model_copy(update={"name": name, **changed})
 
@@ -186,20 +197,19 @@ class Precision(Spec):
         state: str | None = None,
         compute: str | None = None,
     ) -> Precision:
-        """A preset of the field, perhaps with another cache, other states, or wider arithmetic.
+        """A preset of the field, perhaps with another cache, other states, or other arithmetic.
 
         Parameters
         ----------
         name : str
             bf16, fp16, fp32, tf32, fp8, fp8-channel, fp8-block, int8 (w8a8), w8a16, w4a16, w4a8,
-            w4afp8, mxfp4a16, nvfp4a16 or nvfp4 [text].
+            w4afp8, w4a4, mxfp8a16, mxfp8, mxfp6, mxfp4a16, mxfp4, nvfp4a16 or nvfp4 [text].
         kv : str or None
             Storage format of the KV cache, if not the preset's own [text].
         state : str or None
             Storage format of the states of recurrent layers, if not fp32 [text].
         compute : str or None
-            What the matrix units compute in, if wider than the preset's own, as for ``computing``
-            [text].
+            What the matrix units compute in, if not the preset's own, as for ``computing`` [text].
 
         Returns
         -------
@@ -211,8 +221,8 @@ class Precision(Spec):
         UnknownKeyError
             If the preset or a format does not exist.
         InvalidValueError
-            If the format of the cache or of states has a scale a matrix row, or ``compute`` is no
-            wider than the preset's own.
+            If the format of the cache or of states has a scale a matrix row, or ``compute`` is
+            narrower than the preset's own.
 
         Examples
         --------
@@ -248,7 +258,8 @@ class Precision(Spec):
         Parameters
         ----------
         name : str
-            A format that matrix units compute in: fp32, fp16, bf16, fp8, int8, nvfp4 [text].
+            A format that matrix units compute in: fp32, fp16, bf16, fp8, mxfp8, int8, mxfp6, mxfp4,
+            nvfp4, int4 [text].
 
         Returns
         -------
@@ -321,22 +332,36 @@ def _matrix_formats(weights: str, inputs: str, outputs: str, compute: str) -> Ma
     )
 
 
-# What the matrix units compute in, and what the operands are stored in.
+# What may be computed in by choice, and what the operands are stored in then.
 _OPERANDS: Final = {
-    **{name: name for name in ("fp8", "int8", "bf16", "fp16", "fp32")},
+    "fp8": "fp8",
+    "fp8_acc16": "fp8",
+    "int8": "int8",
+    "bf16": "bf16",
+    "fp16": "fp16",
+    "fp16_acc16": "fp16",
     "tf32": "fp32",
+    "fp32": "fp32",
+}
+# Bits of an operand, as the matrix units see it.
+_WIDTHS: Final[dict[str, int]] = {
+    **dict.fromkeys(("int4", "mxfp4", "nvfp4"), 4),
+    "mxfp6": 6,
+    **dict.fromkeys(("int8", "fp8", "fp8_acc16", "mxfp8"), 8),
+    **dict.fromkeys(("bf16", "fp16", "fp16_acc16"), 16),
+    "tf32": 19,
+    "fp32": 32,
 }
 
 
-def _wider(now: str, compute: str) -> str:
-    """The wider of two formats of arithmetic; the first of two as wide."""
-    found, asked = (format_named(_OPERANDS.get(name, name)).bits for name in (now, compute))
-    return compute if asked > found else now
+def _asked(now: str, compute: str) -> str:
+    """What is computed in where ``compute`` is asked for: it, unless it is narrower."""
+    return compute if _WIDTHS[compute] >= _WIDTHS[now] else now
 
 
 def _computing(formats: MatrixFormats, compute: str) -> MatrixFormats:
-    """A matrix product computed in a wider format; as it was if that is no wider."""
-    if _wider(formats.compute, compute) == formats.compute:
+    """A matrix product computed in another format; as it was if that is narrower."""
+    if _asked(formats.compute, compute) == formats.compute:
         return formats
     return formats.model_copy(
         update={"inputs": format_named(_OPERANDS[compute]), "compute": compute}

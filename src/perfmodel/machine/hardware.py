@@ -20,8 +20,16 @@ from perfmodel.base.spec import (
     quantity,
 )
 
-# What is no wider than 8 bits can be computed in bf16 instead.
-_WIDE: Final = ("fp32", "tf32", "fp16", "fp16_acc16", "bf16")
+# What can take the place of a format that a chip lacks, and is as wide: the first that it has.
+_INSTEAD: Final = {
+    "fp32": (),
+    "tf32": ("fp32",),
+    "fp16_acc16": ("fp16",),
+    "fp16": ("bf16", "fp32"),
+    "bf16": ("fp16", "fp32"),
+    "fp8_acc16": ("fp8",),
+}
+_NARROW: Final = ("bf16", "fp16", "fp32")  # in place of all that have 8 bits or fewer
 
 
 class PeakFlops(Spec):
@@ -205,10 +213,19 @@ class GpuSpec(Spec):
         if found is None:
             has, wanted = ", ".join(self.peak_flops.formats), compute if known else shown(compute)
             message = f"{self.name} has no {wanted} peak; it has: {has}"
-            if known and compute not in _WIDE and "bf16" in self.peak_flops.formats:
-                message += '. "+compute16" behind a precision computes in bf16'
-            raise UnsupportedFormatError(message)
+            raise UnsupportedFormatError(message + (self._instead_of(compute) if known else ""))
         return found
+
+    def _instead_of(self, compute: str) -> str:
+        """How to ask for the nearest format that the chip has."""
+        choices = _INSTEAD.get(compute, _NARROW)
+        found = next((name for name in choices if name in self.peak_flops.formats), None)
+        if found is None:
+            return ""
+        suffix = {"bf16": "16", "fp8": "8"}.get(found, found)
+        if compute.endswith("_acc16"):
+            return f'. "+compute{suffix}", in place of what it has, sums in fp32'
+        return f'. "+compute{suffix}" behind a precision computes in {found}'
 
     def figures(self) -> dict[str, Figure]:
         """Every figure that is stated, by the name that its origin has.
