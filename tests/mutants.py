@@ -28,6 +28,7 @@ NEAREST = {
     "work/layers/mamba.py": "test_recurrent.py",
     "work/layers/reach.py": "test_traps.py",
     "work/layers/recurrent.py": "test_recurrent.py",
+    "work/gguf.py": "test_gguf.py",
     "work/shape.py": "test_traps.py",
 }
 THEN = (
@@ -277,6 +278,30 @@ MUTANTS = (
         FORMATS,
         "q4_k = { bits = 4, scale_bits = 128, block = 256 }",
         "q4_k = { bits = 4, scale_bits = 0 }",
+    ),
+    Mutant(
+        "the last layers of a GGUF file have no more bits",
+        "work/gguf.py",
+        "last = at.layer >= 7 * at.layers // 8",
+        "last = False",
+    ),
+    Mutant(
+        "a fused matrix is all values",
+        "work/gguf.py",
+        "yield mixed.base, weights - keys - values",
+        'yield "q6_k", weights - keys - values',
+    ),
+    Mutant(
+        "a GGUF head is like the table",
+        "work/gguf.py",
+        '_fitting("q6_k" if fits and mixed.base != "q8_0" else "q8_0", shape.hidden)',
+        "_fitting(mixed.base, shape.hidden)",
+    ),
+    Mutant(
+        "summing in 16 bits is widened away",
+        PRECISION,
+        "return compute if _WIDTHS[compute] >= _WIDTHS[now] else now",
+        "return compute if _WIDTHS[compute] > _WIDTHS[now] else now",
     ),
     Mutant(
         "int4 weights compute at a rate of their own",

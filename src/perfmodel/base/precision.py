@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
 from pydantic import Field
 
@@ -82,6 +82,20 @@ _UNIFORM: Final = (
 )  # fmt: skip
 
 PRESETS: Final = tuple(_PRESETS)
+# Types of GGUF files: mixtures that depend on the model, which resolves them.
+FILE_TYPES: Final = (
+    "q2_k", "q3_k_s", "q3_k_m", "q3_k_l", "q4_0", "q4_1", "q4_k_s", "q4_k_m", "q5_0", "q5_1",
+    "q5_k_s", "q5_k_m", "q6_k", "q8_0", "iq3_s", "iq3_m", "iq4_nl", "iq4_xs",
+)  # fmt: skip
+
+
+class Asked(NamedTuple):
+    """The name of a precision, taken apart; None where nothing is said."""
+
+    preset: str
+    kv: str | None = None
+    state: str | None = None
+    compute: str | None = None
 
 
 class Precision(Spec):
@@ -231,25 +245,16 @@ class Precision(Spec):
         """
         key = _ALIASES.get(name, name) if isinstance(name, str) else name
         if not isinstance(key, str) or key not in _PRESETS:
-            choices = [*_PRESETS, *_ALIASES]
-            message = f"precision: no preset {shown(name)}; {did_you_mean(name, choices)}"
-            raise UnknownKeyError(message)
-        linear, head, kv_default, attention = _PRESETS[key]
-        parts = {"kv": (kv, kv_default), "state": (state, "fp32")}
-        formats = {}
-        for part, (asked, usual) in parts.items():
-            formats[part] = _without_rows(usual if asked is None else asked)
-            if formats[part].name != usual:
-                key = f"{key}+{part}{_SHORT.get(formats[part].name, formats[part].name)}"
+            raise UnknownKeyError(f"precision: {_unknown(name)}")
+        linear, head, usual, attention = _PRESETS[key]
         found = cls(
             name=key,
             linear=_matrix_formats(*linear),
             head=_matrix_formats(*head),
-            kv=formats["kv"],
+            kv=format_named(usual),
             attention=attention,
-            state=formats["state"],
         )
-        return found if compute is None else found.computing(compute)
+        return with_parts(found, Asked(key, kv, state, compute))
 
     @classmethod
     def uniform(cls, name: str) -> Precision:
@@ -375,13 +380,59 @@ def _parse(text: str) -> Precision:
         return _parse(stored).computing(_LONG.get(compute, compute))
     if text.startswith("uniform-"):
         return Precision.uniform(text.removeprefix("uniform-"))
-    rest, state_given, state = text.partition("+state")
-    name, kv_given, kv = rest.partition("+kv")
-    return Precision.preset(
-        name,
+    asked = taken_apart(text)
+    return Precision.preset(asked.preset, kv=asked.kv, state=asked.state)
+
+
+def taken_apart(text: str) -> Asked:
+    """The parts of a name such as ``"fp8+kv8+state16+compute16"``.
+
+    Raises
+    ------
+    UnknownKeyError
+        If what stands behind ``+kv`` or ``+state`` is no format.
+    """
+    stored, compute_given, compute = text.partition("+compute")
+    rest, state_given, state = stored.partition("+state")
+    preset, kv_given, kv = rest.partition("+kv")
+    return Asked(
+        preset,
         kv=_format_after("KV", kv) if kv_given else None,
         state=_format_after("state", state) if state_given else None,
+        compute=_LONG.get(compute, compute) if compute_given else None,
     )
+
+
+def with_parts(stored: Precision, asked: Asked) -> Precision:
+    """A precision with the cache, the states and the arithmetic that a name asks for.
+
+    Raises
+    ------
+    UnknownKeyError
+        If a format does not exist.
+    InvalidValueError
+        If formats do not go together, as for ``Precision.preset``.
+    """
+    name, formats = stored.name, {"kv": stored.kv, "state": stored.state}
+    for part, usual in tuple(formats.items()):
+        wanted = getattr(asked, part)
+        found = usual if wanted is None else _without_rows(wanted)
+        if found.name != usual.name:
+            formats[part] = found
+            name = f"{name}+{part}{_SHORT.get(found.name, found.name)}"
+    if name != stored.name:
+        stored = stored.model_copy(update={"name": name, **formats})
+    return stored if asked.compute is None else stored.computing(asked.compute)
+
+
+def _unknown(name: object) -> str:
+    """What is wrong with a name that no preset has."""
+    if isinstance(name, str) and name in FILE_TYPES:
+        return (
+            f"{name!r} is a type of GGUF files, which depends on the model; expected a model "
+            f"beside it, as in model.resolve_precision({name!r})"
+        )
+    return f"no preset {shown(name)}; {did_you_mean(name, [*_PRESETS, *_ALIASES, *FILE_TYPES])}"
 
 
 def _format_after(part: str, name: str) -> str:

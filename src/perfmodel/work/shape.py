@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base._num import Num, highest
 from perfmodel.base.errors import InvalidValueError, NoCacheError, UnknownKeyError
-from perfmodel.base.precision import Precision, PrecisionLike
+from perfmodel.base.precision import FILE_TYPES, Precision, PrecisionLike, taken_apart, with_parts
 from perfmodel.base.spec import Count, CountOrZero, Name, Origin, Spec, checked_count, quantity
 from perfmodel.work.layers import AnyLayer, Attention, FeedForward, Totals
 from perfmodel.work.layers.embedding import Embedding, Head
@@ -354,7 +354,8 @@ class ModelShape(Spec):
         Parameters
         ----------
         precision : Precision or str or None
-            A precision, the name of one, or None.
+            A precision, the name of one, or None. The name may be a type of GGUF files, perhaps
+            with other parts behind it, as ``"q4_k_m"`` or ``"q4_k_m+kvq8_0"``.
 
         Returns
         -------
@@ -365,10 +366,34 @@ class ModelShape(Spec):
         ------
         UnknownKeyError
             If there is no preset of that name.
+        InvalidValueError
+            If a file type is not known for such layers.
+
+        Examples
+        --------
+        >>> shape = ModelShape.dense(layers=8, hidden=256, heads=4, ffn=512, vocab=1000)
+        >>> dict(shape.resolve_precision("q4_k_m").parts)["head"].weights.name
+        'q6_k'
         """
         if precision is None:
             return self.precision or Precision.parse("bf16")
+        if isinstance(precision, str) and precision.partition("+")[0] in FILE_TYPES:
+            return self._mixture(precision)
         return Precision.parse(precision)
+
+    def _mixture(self, name: str) -> Precision:
+        known = self._mixtures.get(name)
+        if known is None:
+            from perfmodel.work.gguf import mixture
+
+            asked = taken_apart(name)
+            known = self._mixtures[name] = with_parts(mixture(self, asked.preset), asked)
+        return known
+
+    @cached_property
+    def _mixtures(self) -> dict[str, Precision]:
+        """Precisions of GGUF files that were asked for: each is counted once."""
+        return {}
 
     def weight_bytes(self, precision: PrecisionLike = None) -> float:
         """What memory holds of the weights, tied tables once, towers and scales included.
@@ -412,7 +437,8 @@ class ModelShape(Spec):
         for end in (self.embedding, self.head):
             if end is not None:
                 total = total + end.weight_bytes(self.hidden, self.vocab, formats)
-        return total + formats.rest.nbytes(self.tower_params)
+        towers = formats.formats_of("tower", formats.head).weights
+        return total + towers.nbytes(self.tower_params)
 
     def cache_bytes(self, context: int, precision: PrecisionLike = None) -> float:
         """KV cache of one sequence.

@@ -93,8 +93,12 @@ class Embedding(Spec):
         float or symbol
             Bytes, scales included [B].
         """
-        rows = vocab + self.extra_rows + (self.positions or 0) + self.unused_positions
-        return precision.rest.nbytes(self.params(hidden, vocab), rows)
+        rows = vocab + self.extra_rows
+        tokens = rows * (hidden if self.width is None else self.width)
+        others = (self.positions or 0) + self.unused_positions
+        stored = precision.formats_of("embedding", precision.head).weights
+        rest = self.params(hidden, vocab) - tokens
+        return stored.nbytes(tokens, rows) + precision.rest.nbytes(rest, others)
 
     def lookup(self, hidden: Num, tokens: Num, precision: Precision) -> Operation:
         """The rows used are read and the hidden state written: traffic without FLOPs.
@@ -114,7 +118,8 @@ class Embedding(Spec):
             Of activation traffic alone: the table as a whole is not read.
         """
         width = hidden if self.width is None else self.width
-        read = precision.rest.nbytes(tokens * width, tokens)
+        stored = precision.formats_of("embedding", precision.head).weights
+        read = stored.nbytes(tokens * width, tokens)
         if self.positions is not None:
             read = read + precision.rest.nbytes(tokens * hidden, tokens)
         written = precision.linear.outputs.nbytes(tokens * hidden, tokens)
