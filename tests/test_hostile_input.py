@@ -689,7 +689,7 @@ for batch, context in (
         print(error)
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=15, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
     )
     assert done.stderr == ""
     for message in done.stdout.splitlines():
