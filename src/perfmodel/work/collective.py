@@ -32,7 +32,13 @@ class Collective(Spec):
     calls: Amount = quantity("n_c", "1", "Calls in the step")
     algorithm: AllReduce = "ring"
     """How an all-reduce adds up; the others have but one way."""
-    tokens: Amount = quantity("T", "1", "Tokens that it moves")
+    tokens: Amount | NonNegative = quantity("T", "1", "Tokens that it moves; as of an operation")
+
+    @property
+    def sends_to_all(self) -> bool:
+        """Whether each device sends to every other at once, over both kinds of link."""
+        one_shot = self.kind == "all-reduce" and self.algorithm == "one-shot"
+        return one_shot or self.kind == "all-to-all"
 
     def legs(self, near: int) -> tuple[Leg, Leg]:
         """What one device sends inside its node, and over the network.
@@ -50,11 +56,10 @@ class Collective(Spec):
         tuple of Leg
             The inner and the outer one; no bytes where nothing crosses.
         """
-        size, nodes = self.nbytes, -(-self.group // near)
-        if self.kind == "all-to-all":
-            inside = (near - 1) / self.group * size
-            outside = (self.group - near) / self.group * size
-            return Leg(inside, min(1, near - 1)), Leg(outside, min(1, self.group - near))
+        size, nodes, far = self.nbytes, -(-self.group // near), self.group - near
+        if self.sends_to_all:
+            one = size / self.group if self.kind == "all-to-all" else size
+            return Leg((near - 1) * one, min(1, near - 1)), Leg(far * one, min(1, far))
         if self.kind == "point-to-point":
             here = near == self.group
             sent, nothing = Leg(size, 1), Leg(0, 0)
@@ -86,15 +91,26 @@ class Collective(Spec):
 
 
 def all_reduce(
-    name: str, nbytes: Num, tokens: Num, calls: Num, parallelism: Parallelism
+    name: str,
+    nbytes: Num,
+    tokens: Num,
+    calls: Num,
+    parallelism: Parallelism,
+    *,
+    group: int | None = None,
+    avoidable: bool = False,
 ) -> Collective:
-    """The sum of what each device of a tensor group holds, known to all of them after it."""
+    """The sum of what each device of a group holds, known to all of them after it.
+
+    The group is the tensor group, or fewer of it. What is looked up in a table can be avoided:
+    every device may hold all rows.
+    """
     return Collective.trusted(
         name=name,
         kind="all-reduce",
         nbytes=nbytes,
-        least_nbytes=nbytes,
-        group=parallelism.tensor,
+        least_nbytes=0 if avoidable else nbytes,
+        group=parallelism.tensor if group is None else group,
         calls=calls,
         algorithm=parallelism.all_reduce,
         tokens=tokens,
@@ -117,10 +133,8 @@ def _leg(kind: CollectiveKind, algorithm: AllReduce, size: Num, devices: int) ->
         return Leg(0, 0)
     if kind != "all-reduce":
         return Leg(others / devices * size, others)
-    return {
-        # Each share goes round twice: added up, then handed on.
-        "ring": Leg(2 * others / devices * size, 2 * others),
-        "one-shot": Leg(others * size, 1),
+    if algorithm == "in-switch":
         # Sent up whole, and the device's own share sent up again to be handed to all.
-        "in-switch": Leg((devices + 1) / devices * size, 2),
-    }[algorithm]
+        return Leg((devices + 1) / devices * size, 2)
+    # Each share goes round twice: added up, then handed on.
+    return Leg(2 * others / devices * size, 2 * others)

@@ -8,7 +8,7 @@ from perfmodel.base._num import Num, ceil_div, is_zero
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import checked_kind
-from perfmodel.work.collective import Collective, CollectiveKind
+from perfmodel.work.collective import Collective, CollectiveKind, all_reduce
 from perfmodel.work.layers.embedding import Embedding, Head
 from perfmodel.work.layers.layer import Layer
 from perfmodel.work.layers.totals import Totals
@@ -184,8 +184,9 @@ def collectives(
     hidden, tokens, tensor = shape.hidden, step.tokens, parallelism.tensor
     values = precision.linear.outputs
     if tensor > 1 and shape.embedding is not None:
-        rows = values.nbytes(tokens * hidden, tokens)
-        yield _one("embedding sum", "all-reduce", rows, parallelism, tokens=tokens)
+        width = hidden if shape.embedding.width is None else shape.embedding.width
+        rows = values.nbytes(tokens * width, tokens)
+        yield all_reduce("embedding sum", rows, tokens, 1, parallelism, avoidable=True)
     for count, layer in shape.distinct_layers:
         yield from layer.collectives(hidden, tokens, precision, count, parallelism)
     positions = step.logit_tokens
@@ -193,8 +194,13 @@ def collectives(
         logits = precision.head.outputs.nbytes(positions * shape.vocab * tensor, positions)
         yield _one("logits", "all-gather", logits, parallelism, tokens=positions)
     if sends:
-        handed = values.nbytes(tokens * hidden, tokens)
+        handed = values.nbytes(tokens * hidden * _streams(shape), tokens)
         yield _one("hand-over", "point-to-point", handed, parallelism, tokens=tokens)
+
+
+def _streams(shape: ModelShape) -> int:
+    """Copies of the residual stream between blocks."""
+    return max(getattr(layer, "streams", 1) for _, layer in shape.distinct_layers)
 
 
 def _one(

@@ -23,6 +23,8 @@ class AltUp(Layer):
 
     ROUTING: ClassVar[frozenset[str]] = frozenset({"router", "predict", "correct"})
 
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ()
+
     kind: Literal["altup"] = "altup"
     """Tells the layers apart."""
     norm: Norm | None = None
@@ -73,6 +75,8 @@ class AltUp(Layer):
 
 class StreamEnd(Layer):
     """Where one stream becomes several, or several one: a projection for each but the first."""
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ()
 
     kind: Literal["stream_end"] = "stream_end"
     """Tells the layers apart."""

@@ -17,6 +17,7 @@ from perfmodel.work.layers.indexer import Indexer
 from perfmodel.work.layers.layer import Layer, norm_step
 from perfmodel.work.layers.reach import Reach
 from perfmodel.work.operation import Matrix, Operation, product
+from perfmodel.work.parallel import Parallelism
 from perfmodel.work.step import Group, Step
 
 QkNorm: TypeAlias = Literal["head", "full", "bare"]
@@ -97,6 +98,21 @@ class Attention(Layer):
                 f"got {self.value_dim}"
             )
         return self
+
+    def share(self, parallelism: Parallelism) -> Self:
+        """What one device holds: query heads divide; an indexer is held by all.
+
+        Raises
+        ------
+        InvalidValueError
+            If heads cannot be divided, or keys are masked, each by the values of all heads.
+        """
+        if self.masks_keys and parallelism.tensor > 1:
+            raise InvalidValueError(
+                "Parallelism.tensor: expected 1, for the values of all heads mask the keys of "
+                f"each, got {parallelism.tensor}"
+            )
+        return super().share(parallelism)
 
     @cached_property
     def query_width(self) -> Num:

@@ -37,6 +37,8 @@ class CompressedAttention(Layer):
         {"compress", "indexer compress", "indexer weights"}
     )
 
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("heads", "output_groups")
+
     kind: Literal["compressed"] = "compressed"
     """Tells the layers apart."""
     heads: Count = quantity("h", "1", "Query heads")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
@@ -21,6 +21,8 @@ class ShortConvolution(Recurrent):
     ----------
     Liquid AI, "LFM2 Technical Report", 2025.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("channels",)
 
     kind: Literal["convolution"] = "convolution"
     """Tells the layers apart."""
@@ -58,6 +60,8 @@ class ResidualConvolution(Recurrent):
     ----------
     Thinking Machines, "Inkling", 2026.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ()
 
     kind: Literal["residual_convolution"] = "residual_convolution"
     """Tells the layers apart."""

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, quantity
+from perfmodel.work.collective import Collective
 from perfmodel.work.layers.experts import MixtureOfExperts
 from perfmodel.work.layers.layer import Layer, norm_params
 from perfmodel.work.operation import Matrix, Operation
+from perfmodel.work.parallel import Parallelism
 from perfmodel.work.step import Step
 
 
@@ -21,6 +23,9 @@ class CrossAttention(Layer):
     ----------
     Grattafiori et al., "The Llama 3 Herd of Models", 2024, section 7.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("heads", "width")
+    REPEATED: ClassVar[tuple[str, ...]] = ("kv_heads",)
 
     kind: Literal["cross"] = "cross"
     """Tells the layers apart."""
@@ -48,6 +53,12 @@ class CrossAttention(Layer):
     def vectors(self, hidden: Num) -> Num:
         """Norms of queries and keys and before the feed-forward layer; two gates [1]."""
         return 2 * self.head_dim + norm_params("rms", hidden) + 2
+
+    def collectives(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num, parallelism: Parallelism
+    ) -> Iterable[Collective]:
+        """None: what is not run has no result to add up."""
+        return ()
 
     def operations(
         self, hidden: Num, step: Step, precision: Precision, calls: Num
@@ -77,6 +88,12 @@ class ImageExperts(MixtureOfExperts):
     def title(self) -> str:
         """What a table calls it."""
         return "image experts"
+
+    def collectives(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num, parallelism: Parallelism
+    ) -> Iterable[Collective]:
+        """None: nothing is sent to experts that are not run."""
+        return ()
 
     def operations(
         self, hidden: Num, step: Step, precision: Precision, calls: Num

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -23,6 +23,8 @@ class GatedDeltaNet(Recurrent):
     ----------
     Yang, Kautz, Hatamizadeh, "Gated Delta Networks: Improving Mamba2 with Delta Rule", 2024.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("key_heads", "value_heads")
 
     kind: Literal["delta"] = "delta"
     """Tells the layers apart."""
@@ -104,6 +106,8 @@ class KimiDeltaAttention(Recurrent):
     ----------
     Kimi Team, "Kimi Linear: An Expressive, Efficient Attention Architecture", 2025.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("heads",)
 
     kind: Literal["kimi_delta"] = "kimi_delta"
     """Tells the layers apart."""

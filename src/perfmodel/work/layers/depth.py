@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
@@ -20,6 +20,8 @@ class DepthAttention(Layer):
     ----------
     Kimi Team, "Attention Residuals", 2026.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ()
 
     kind: Literal["depth"] = "depth"
     """Tells the layers apart."""
@@ -70,6 +72,8 @@ class MessageGate(Layer):
     ----------
     Thinking Machines, "Inkling 2", 2026.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ()
 
     kind: Literal["message_gate"] = "message_gate"
     """Tells the layers apart."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
@@ -15,6 +15,8 @@ from perfmodel.work.operation import Matrix, Operation
 
 class GatedNorm(Layer):
     """The norm before a layer, times the sigmoid of a projection down to ``rank`` and up again."""
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ()
 
     kind: Literal["gated_norm"] = "gated_norm"
     """Tells the layers apart."""

@@ -42,6 +42,9 @@ class MixtureOfHeads(Attention):
         "qk_shift",
     )
 
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("kv_heads", "heads")
+    REPEATED: ClassVar[tuple[str, ...]] = ()
+
     kind: Literal["moa"] = "moa"  # type: ignore[assignment]
     """Tells the layers apart."""
     experts: Count = quantity("E_h", "1", "Experts for queries and results")

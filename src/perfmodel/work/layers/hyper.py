@@ -26,6 +26,8 @@ class HyperConnection(Layer):
 
     ROUTING: ClassVar[frozenset[str]] = frozenset({"streams"})
 
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ()
+
     kind: Literal["hyper"] = "hyper"
     """Tells the layers apart."""
     norm: Norm | None = None

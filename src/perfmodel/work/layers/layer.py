@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
+from math import gcd
 from typing import ClassVar, Final, Literal, Self, TypeAlias
 
 from pydantic import model_validator
@@ -34,6 +35,7 @@ Norm: TypeAlias = Literal["rms", "layer", "layer-scale", "bare"]
 _NORM_VECTORS: Final = {"rms": 1, "layer": 2, "layer-scale": 1, "bare": 0}
 # FLOPs an element, nominally: RMSNorm squares, adds, divides, scales; LayerNorm centres and shifts.
 _NORM_FLOPS: Final = {"rms": 4, "layer": 7, "layer-scale": 6, "bare": 5}
+_NEAR: Final = 10_000  # how far from what was asked for a divisor is looked for
 
 
 def norm_params(norm: Norm | None, width: Num) -> Num:
@@ -57,8 +59,12 @@ def norm_step(
 
 
 def _nearest_divisor(size: int, wanted: int) -> int:
-    """The divisor of a size that is nearest to what was asked for; the larger of two."""
-    return min(range(size, 0, -1), key=lambda d: (size % d > 0, abs(d - wanted)))
+    """A divisor of a size near to what was asked for; the larger of two that are as near."""
+    for away in range(_NEAR):
+        for found in (wanted + away, wanted - away):
+            if 0 < found <= size and size % found == 0:
+                return found
+    return size if wanted > size else gcd(size, wanted)
 
 
 class Layer(Spec):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num, where
 from perfmodel.base.formats import Format
@@ -25,6 +25,8 @@ class LightningAttention(Recurrent):
     Large Language Models", 2024.
     MiniMax, "MiniMax-01: Scaling Foundation Models with Lightning Attention", 2025.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("heads",)
 
     kind: Literal["lightning"] = "lightning"
     """Tells the layers apart."""

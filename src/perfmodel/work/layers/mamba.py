@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -11,9 +11,11 @@ from perfmodel.base._num import Num
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, CountOrZero, Flag, quantity
+from perfmodel.work.collective import Collective, all_reduce
 from perfmodel.work.layers.layer import norm_step
 from perfmodel.work.layers.recurrent import Recurrent
 from perfmodel.work.operation import Matrix, Operation
+from perfmodel.work.parallel import Parallelism
 
 
 class Mamba(Recurrent):
@@ -26,6 +28,9 @@ class Mamba(Recurrent):
     Gu, Dao, "Mamba: Linear-Time Sequence Modeling with Selective State Spaces", 2023.
     """
 
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("inner",)
+    REPEATED: ClassVar[tuple[str, ...]] = ("groups",)
+
     kind: Literal["mamba"] = "mamba"
     """Tells the layers apart."""
     inner: Count = quantity("d_i", "1", "Channels")
@@ -33,6 +38,9 @@ class Mamba(Recurrent):
     dt_rank: Count = quantity("r_t", "1", "Width that time steps are projected from")
     groups: Count = quantity(
         "g_m", "1", "Groups of channels that each make their own time steps and maps", default=1
+    )
+    spread: Count = quantity(
+        "e_m", "1", "Devices over which each group is spread; this is one of them", default=1
     )
     conv_bias: Flag = True
     """Whether the convolution has a bias."""
@@ -48,6 +56,27 @@ class Mamba(Recurrent):
                 f"Mamba.inner: expected a multiple of groups={self.groups}, got {self.inner}"
             )
         return self
+
+    def share(self, parallelism: Parallelism) -> Self:
+        """What one device holds: channels divide, and past the number of groups these too.
+
+        Raises
+        ------
+        InvalidValueError
+            If channels or groups cannot be divided.
+        """
+        part = super().share(parallelism)
+        spread = max(1, parallelism.tensor // self.groups)
+        return part if spread == 1 else part.model_copy(update={"spread": spread})
+
+    def collectives(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num, parallelism: Parallelism
+    ) -> Iterable[Collective]:
+        """Time steps and maps, where devices share a group and each saw some channels; the sum."""
+        if self.spread > 1:
+            size = precision.linear.outputs.nbytes(tokens * self._selected, tokens)
+            yield all_reduce("selection sum", size, tokens, calls, parallelism, group=self.spread)
+        yield from super().collectives(hidden, tokens, precision, calls, parallelism)
 
     @property
     def title(self) -> str:
@@ -128,6 +157,9 @@ class Mamba2(Recurrent):
     Dao, Gu, "Transformers are SSMs: Generalized Models and Efficient Algorithms Through
     Structured State Space Duality", 2024.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("heads", "unused_inputs")
+    REPEATED: ClassVar[tuple[str, ...]] = ("groups",)
 
     kind: Literal["mamba2"] = "mamba2"
     """Tells the layers apart."""

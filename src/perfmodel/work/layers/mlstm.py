@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num
 from perfmodel.base.spec import Count, Flag, quantity
@@ -17,6 +17,8 @@ class MatrixMemory(Recurrent):
     ----------
     Beck et al., "xLSTM 7B: A Recurrent LLM for Fast and Efficient Inference", 2025.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("heads",)
 
     kind: Literal["mlstm"] = "mlstm"
     """Tells the layers apart."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num
 from perfmodel.base.spec import Flag
@@ -17,6 +17,8 @@ class MtpEntry(Layer):
     ----------
     DeepSeek-AI, "DeepSeek-V3 Technical Report", 2024, section 2.2.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ()
 
     kind: Literal["mtp"] = "mtp"
     """Tells the layers apart."""

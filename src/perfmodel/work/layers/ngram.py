@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
-from perfmodel.base._num import Num
+from perfmodel.base._num import Num, ceil_div
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, quantity
+from perfmodel.work.collective import Collective, all_reduce
 from perfmodel.work.layers.layer import Norm
 from perfmodel.work.layers.recurrent import Recurrent
 from perfmodel.work.operation import Matrix, Operation, product
+from perfmodel.work.parallel import Parallelism
 from perfmodel.work.step import Step
 
 _TOKEN_BYTES: Final = 8  # a token that is remembered, as a 64-bit number
@@ -37,6 +39,21 @@ class NGramEmbedding(Recurrent):
     head_dim: Count = quantity("d_n", "1", "Width of the table")
     channels: Count = quantity("d_c", "1", "Width of all streams together")
     longest: Count = quantity("n_g", "1", "Tokens of the longest n-gram")
+
+    def share(self, parallelism: Parallelism) -> Self:
+        """What one device holds: rows of the table divide, the last device's may be fewer."""
+        if parallelism.tensor == 1:
+            return self
+        return self.model_copy(update={"rows": ceil_div(self.rows, parallelism.tensor)})
+
+    def collectives(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num, parallelism: Parallelism
+    ) -> Iterable[Collective]:
+        """The rows that were found, each by the device that holds it."""
+        if parallelism.tensor > 1:
+            size = precision.linear.outputs.nbytes(tokens * self.width, tokens)
+            name = f"{self.title} sum"
+            yield all_reduce(name, size, tokens, calls, parallelism, avoidable=True)
 
     @property
     def title(self) -> str:

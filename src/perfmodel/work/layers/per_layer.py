@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Literal, Self
 
-from perfmodel.base._num import Num
+from perfmodel.base._num import Num, ceil_div
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, quantity
+from perfmodel.work.collective import Collective, all_reduce
 from perfmodel.work.layers.layer import Layer, Norm
 from perfmodel.work.operation import Matrix, Operation, product
+from perfmodel.work.parallel import Parallelism
 from perfmodel.work.step import Step
 
 
@@ -27,6 +29,21 @@ class PerLayerInput(Layer):
     """None: the stream itself is read."""
     rows: Count = quantity("V_l", "1", "Rows of the layer's table")
     width: Count = quantity("d_l", "1", "Width of the layer's table")
+
+    def share(self, parallelism: Parallelism) -> Self:
+        """What one device holds: rows of the table divide, the last device's may be fewer."""
+        if parallelism.tensor == 1:
+            return self
+        return self.model_copy(update={"rows": ceil_div(self.rows, parallelism.tensor)})
+
+    def collectives(
+        self, hidden: Num, tokens: Num, precision: Precision, calls: Num, parallelism: Parallelism
+    ) -> Iterable[Collective]:
+        """The rows that were found, each by the device that holds it."""
+        if parallelism.tensor > 1:
+            size = precision.linear.outputs.nbytes(tokens * self.width, tokens)
+            name = f"{self.title} sum"
+            yield all_reduce(name, size, tokens, calls, parallelism, avoidable=True)
 
     @property
     def title(self) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num
 from perfmodel.base.spec import Count, Flag, quantity
@@ -20,6 +20,8 @@ class Projection(Layer):
     Bercovich et al., "Puzzle: Distillation-Based NAS for Inference-Optimized LLMs", 2024;
     Glorioso et al., "The Zamba2 Suite: Technical Report", 2024.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ()
 
     kind: Literal["projection"] = "projection"
     """Tells the layers apart."""

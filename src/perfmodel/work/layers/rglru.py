@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import model_validator
 
@@ -21,6 +21,8 @@ class RgLru(Recurrent):
     De et al., "Griffin: Mixing Gated Linear Recurrences with Local Attention for Efficient
     Language Models", 2024, section 2.4.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("gate_blocks", "channels")
 
     kind: Literal["rglru"] = "rglru"
     """Tells the layers apart."""

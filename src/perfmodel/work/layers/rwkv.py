@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num
 from perfmodel.base.spec import Count, quantity
@@ -35,6 +35,8 @@ class TimeMix(_Shifted):
     ----------
     Peng et al., "RWKV: Reinventing RNNs for the Transformer Era", 2023.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("inner",)
 
     kind: Literal["time_mix"] = "time_mix"
     """Tells the layers apart."""
@@ -81,6 +83,8 @@ class ChannelMix(_Shifted):
     ----------
     Peng et al., "RWKV: Reinventing RNNs for the Transformer Era", 2023.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ("width",)
 
     kind: Literal["channel_mix"] = "channel_mix"
     """Tells the layers apart."""

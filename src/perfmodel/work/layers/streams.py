@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import ClassVar, Literal
 
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
@@ -22,6 +22,8 @@ class GatedResidual(Layer):
     ----------
     Zhu et al., "Hyper-Connections", 2024.
     """
+
+    DIVIDED: ClassVar[tuple[str, ...] | None] = ()
 
     kind: Literal["gated_residual"] = "gated_residual"
     """Tells the layers apart."""
