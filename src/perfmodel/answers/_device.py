@@ -7,7 +7,7 @@ from functools import cached_property
 from math import gcd
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
-from perfmodel.base._num import Num, highest, is_zero, maximum
+from perfmodel.base._num import Num, highest, is_zero, maximum, where
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.machine.efficiency import IDEAL
 from perfmodel.machine.hardware import Link
@@ -160,7 +160,9 @@ class Device:
         time: Num = 0
         least: Num = 0
         if near > 1:
-            link = self._asked.gpu.link_to(near)
+            # Stages far apart are joined as well: the links must reach all of them.
+            joined = near if one.kind != "point-to-point" else self._in_node
+            link = self._asked.gpu.link_to(joined)
             if one.algorithm == "in-switch" and not link.reduces:
                 raise InvalidValueError(
                     "Parallelism.all_reduce: expected ring or one-shot, for the switch of "
@@ -171,9 +173,7 @@ class Device:
         if near < one.group:
             link = self._asked.network_link
             across = self._leg_time(outside, link, one.group // near)
-            # What is sent to all goes over both kinds of link at once; else one after the other.
-            at_once = one.kind == "all-to-all"
-            time = maximum(time, across) if at_once else time + across
+            time = maximum(time, across) if one.sends_to_all else time + across
             least = maximum(least, network_time(wire=least_outside, bandwidth=link.bandwidth))
         wire = inside.wire + outside.wire
         return CollectiveTime(one, one.calls * wire, one.calls * time, one.calls * least)
@@ -187,6 +187,12 @@ class Device:
             )
         return hops + form.time(wire=leg.wire, others=devices - 1, bandwidth=bandwidth)
 
+    @property
+    def _in_node(self) -> int:
+        """Devices of the model in one node."""
+        ways, cluster = self._asked.parallelism, self._asked.cluster
+        return ways.devices if cluster is None else min(ways.devices, cluster.per_node)
+
     def _near(self, one: Collective) -> int:
         """Devices of a collective's group that share a node."""
         ways, cluster = self._asked.parallelism, self._asked.cluster
@@ -194,10 +200,10 @@ class Device:
             return one.group
         if one.kind != "point-to-point":
             return gcd(one.group, cluster.per_node)
-        # Stages follow each other: one begins a new node where its first device does.
+        # Each device sends to its like of the next stage: do both stages stand in one node?
         stage = ways.tensor * ways.data
-        crosses = stage > cluster.per_node or (self._stage + 1) * stage % cluster.per_node == 0
-        return 1 if crosses else 2
+        first, last = self._stage * stage, (self._stage + 2) * stage - 1
+        return 2 if first // cluster.per_node == last // cluster.per_node else 1
 
     @cached_property
     def sums(self) -> Sums:
@@ -275,6 +281,15 @@ def slowest(devices: tuple[Device, ...]) -> Device:
         return highest(device.sums.time)
 
     return max(devices, key=longest)
+
+
+def slowest_sums(devices: tuple[Device, ...]) -> Sums:
+    """The sums of the device that takes longest; of arrays, element by element."""
+    found, *others = (device.sums for device in devices)
+    for other in others:
+        longer = other.time > found.time
+        found = Sums(*(where(longer, b, a) for a, b in zip(found, other, strict=True)))
+    return found
 
 
 def piped(times: Iterable[Num], passes: Num, *, repeats: bool) -> Num:

@@ -16,6 +16,7 @@ from perfmodel.answers._device import (
     devices_of,
     piped,
     slowest,
+    slowest_sums,
 )
 from perfmodel.answers.memory import DeviceMemory, memory_of
 from perfmodel.base._num import maximum, where
@@ -130,10 +131,10 @@ class Estimate(Spec):
         """What that device exchanges with others, in running order; one device has none."""
         return self._device.collectives
 
-    @property
+    @cached_property
     def sums(self) -> Sums:
         """Sums over the operations and collectives of the device that takes longest."""
-        return self._device.sums
+        return slowest_sums(self._devices)
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -186,7 +187,7 @@ class Estimate(Spec):
         """The largest of the three total times; a tie is memory."""
         compute, memory = self.compute_time, self.memory_time
         at_roofs = where(compute > memory, "compute", "memory")
-        if not self._device.collectives:
+        if self.parallelism is SINGLE:
             return at_roofs  # type: ignore[no-any-return]
         return where(self.network_time > maximum(compute, memory), "network", at_roofs)  # type: ignore[no-any-return]
 
