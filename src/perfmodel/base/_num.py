@@ -71,6 +71,12 @@ def ceil_div(a: Num, b: Num) -> Num:
     return -(-a // b)
 
 
+def divide(a: Num, b: Num) -> Num:
+    """``a / b``, a whole number of plain ones that divide."""
+    whole = type(a) is int and type(b) is int and a % b == 0
+    return a // b if whole else a / b
+
+
 def equal(a: Num, b: Num) -> Num:
     """Whether two numbers are equal: elementwise for arrays, an equation for symbols."""
     if is_symbolic(a, b):

@@ -38,7 +38,9 @@ class Operation(Spec):
     calls: Amount = quantity(r"n_c", "1", "Calls in the step")
     compute: ComputeFormat
     """What it computes in."""
-    tokens: Amount = quantity(r"T", "1", "Tokens that one call processes")
+    tokens: Amount | NonNegative = quantity(
+        r"T", "1", "Tokens that one call processes; a mean need not be whole"
+    )
     weights: NonNegative = quantity(r"n_w", "1", "Matrix weights that one call reads")
     pairs: NonNegative = quantity(
         r"n_p", "1", "Query and key pairs of one head, all sequences together", default=0.0

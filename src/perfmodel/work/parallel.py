@@ -6,7 +6,7 @@ from typing import Final, Literal, Self, TypeAlias
 
 from pydantic import model_validator
 
-from perfmodel.base._num import Num, ceil_div, minimum
+from perfmodel.base._num import Num, ceil_div, divide, is_zero, minimum
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import Count, Spec, quantity
 from perfmodel.work.step import Group, Step
@@ -104,24 +104,10 @@ class Parallelism(Spec):
         wanted = self.pipeline if self.micro_batches is None else self.micro_batches
         return minimum(wanted, ceil_div(sequences, self.data))
 
-    def micro_batch(self, step: Step) -> Step:
-        """What the busiest device sees at once: its share of every group, rounded up.
-
-        Parameters
-        ----------
-        step : Step
-            Sequences of all replicas.
-
-        Returns
-        -------
-        Step
-            One micro-batch of one replica.
-        """
-        parts = self.data * self.micro_batches_of(step.sequences)
-        return _divided(step, parts)
-
     def replica(self, step: Step) -> Step:
-        """What the busiest replica holds of a step: its share of every group, rounded up.
+        """What the busiest replica holds of a step.
+
+        Sequences are dealt to the replicas in turn, those with most new tokens first.
 
         Parameters
         ----------
@@ -131,17 +117,42 @@ class Parallelism(Spec):
         Returns
         -------
         Step
-            All micro-batches of one replica.
+            All micro-batches of one replica: the first, which never holds fewer.
         """
-        return _divided(step, self.data)
+        if self.data == 1:
+            return step
+        found, dealt, before = [], 0, 0
+        for group in sorted(step.groups, key=lambda group: (group.new, group.past), reverse=True):
+            dealt = dealt + group.count
+            upto = ceil_div(dealt, self.data)
+            if not is_zero(upto - before):
+                found.append(_counted(group, upto - before))
+            before = upto
+        return Step.trusted(groups=tuple(found))
+
+    def micro_batch(self, step: Step) -> Step:
+        """What the busiest replica sees at once, on average over its micro-batches.
+
+        Parameters
+        ----------
+        step : Step
+            Sequences of all replicas.
+
+        Returns
+        -------
+        Step
+            One micro-batch of one replica; its counts need not be whole.
+        """
+        held, parts = self.replica(step), self.micro_batches_of(step.sequences)
+        if is_zero(parts - 1):
+            return held
+        return Step.trusted(groups=tuple(_counted(g, divide(g.count, parts)) for g in held.groups))
 
 
-def _divided(step: Step, parts: Num) -> Step:
-    def part(group: Group) -> Group:
-        fields = {name: getattr(group, name) for name in Group.model_fields}
-        return Group.trusted(**fields | {"count": ceil_div(group.count, parts)})
-
-    return Step.trusted(groups=tuple(part(group) for group in step.groups))
+def _counted(group: Group, count: Num) -> Group:
+    """As many sequences that do the same."""
+    fields = {name: getattr(group, name) for name in Group.model_fields}
+    return Group.trusted(**fields | {"count": count})
 
 
 # Unchecked, so that importing perfmodel builds no validator.
