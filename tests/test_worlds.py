@@ -24,6 +24,7 @@ from strategies import (
 )
 
 import perfmodel as pm
+from perfmodel.work.layers import MixtureOfExperts
 
 CHIP = pm.GpuSpec(
     name="H100-like", memory_bandwidth=3.35e12, memory_capacity=8e10, peak_flops={"bf16": 989e12}
@@ -135,6 +136,59 @@ def test_a_sweep_on_a_chip_of_unknown_capacity_says_nothing_about_what_fits():
     table = pm.sweep(TINY, chip, batch=[1], context=[1])
     assert not hasattr(table, "fits")
     assert "fits" not in table.to_frame()
+
+
+# -- many devices ----------------------------------------------------------------------------------
+
+LINK = pm.Link(bandwidth=450e9, latency=1e-6, domain=8)
+NODE = CHIP.model_copy(update={"link": LINK})
+PLACES = {
+    "one node": NODE,
+    "nodes of two": pm.Cluster(gpu=NODE, per_node=2, nodes=8, link=pm.Link(bandwidth=5e10)),
+}
+SMALL = pm.ModelShape.dense(layers=6, hidden=64, heads=4, kv_heads=2, ffn=256, vocab=1000)
+EXPERTS = SMALL.model_copy(
+    update={
+        "blocks": (
+            (5, (SMALL.blocks[0][1][0], MixtureOfExperts(experts=8, top_k=2, width=64))),
+            (1, SMALL.blocks[0][1]),
+        )
+    }
+)
+WAYS = (
+    pm.Parallelism(tensor=4),
+    pm.Parallelism(tensor=2, data=2, all_reduce="one-shot"),
+    pm.Parallelism(pipeline=3),
+    pm.Parallelism(pipeline=2, micro_batches=5, stages=(2, 4), communication="overlapped"),
+    pm.Parallelism(tensor=2, pipeline=2, data=2, expert=2),
+    pm.Parallelism(data=4, expert=4),
+)
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("ways", WAYS, ids=str)
+@given(
+    model=st.sampled_from([SMALL, EXPERTS]), batch=few_batches, length=few_contexts,
+    prefill=st.booleans(), efficiency=st.just(pm.Efficiency()) | efficiencies(),
+)  # fmt: skip
+def test_a_sweep_over_many_devices_is_as_many_steps(
+    place, ways, model, batch, length, prefill, efficiency
+):
+    gpu = PLACES[place]
+    how = {"efficiency": efficiency, "parallelism": ways}
+    name, ask = ("prompt", pm.prefill) if prefill else ("context", pm.decode)
+    table = pm.sweep(model, gpu, batch=batch, **{name: length}, **how)
+    asked = [(b, n) for b in batch for n in length]
+    for row, (b, n) in enumerate(asked):
+        found = ask(model, gpu, batch=b, **{name: n}, **how)
+        for column in ("time", "floor", "tokens_per_second"):
+            assert math.isclose(getattr(table, column)[row], getattr(found, column), rel_tol=REL)
+        assert math.isclose(table.needed[row], found.memory.needed, rel_tol=REL)
+        times = [device.sums.time for device in found._devices]
+        if sum(math.isclose(time, max(times), rel_tol=REL) for time in times) == 1:
+            # One stage alone takes longest: it is the one that both speak of.
+            assert math.isclose(table.flops[row], found.flops, rel_tol=REL)
+            assert math.isclose(table.bytes[row], found.bytes, rel_tol=REL)
 
 
 # -- no integer wraps around -----------------------------------------------------------------------
