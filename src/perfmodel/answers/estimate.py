@@ -193,8 +193,8 @@ class Estimate(Spec):
 
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def flops(self) -> int:
-        """Floating-point operations of the step [FLOP]."""
+    def flops(self) -> int | float:
+        """Floating-point operations of the step; a mean need not be whole [FLOP]."""
         return self.sums.flops
 
     @computed_field  # type: ignore[prop-decorator]

@@ -14,6 +14,8 @@ from perfmodel.work.step import Group, Step
 AllReduce: TypeAlias = Literal["ring", "one-shot", "in-switch"]
 Communication: TypeAlias = Literal["serial", "overlapped", "ignored"]
 
+MAX_STAGES: Final = 1000  # each is counted by itself
+
 
 class Parallelism(Spec):
     """Over how many devices each part of a model is divided.
@@ -60,6 +62,10 @@ class Parallelism(Spec):
             raise InvalidValueError(
                 f"Parallelism.expert: expected a divisor of tensor={tensor}, or {tensor} times a "
                 f"divisor of data={self.data}, got {expert}"
+            )
+        if self.pipeline > MAX_STAGES:
+            raise InvalidValueError(
+                f"Parallelism.pipeline: expected at most {MAX_STAGES} stages, got {self.pipeline}"
             )
         if self.stages is not None and len(self.stages) != self.pipeline:
             raise InvalidValueError(
