@@ -1,6 +1,6 @@
 """How much perfmodel costs beside the same formula written out by hand. See README.md.
 
-python benchmarks/run.py [decode] [sweep] [import] [models]
+python benchmarks/run.py [decode] [sweep] [import] [models] [devices]
 """
 
 from __future__ import annotations
@@ -223,11 +223,35 @@ def run_models() -> None:
     print(f"  {'slowest, ' + slowest:<34}{reading[slowest] * 1e3:9.2f} ms")
 
 
+# -- many devices ----------------------------------------------------------------------------------
+
+
+def run_devices() -> None:
+    """Every way to share a model of 70 billion parameters among eight devices."""
+    model, gpu = pm.model("llama-3.1-70b"), pm.gpu("h100-sxm")
+    splits = [
+        pm.Parallelism(tensor=t, pipeline=p, data=8 // (t * p))
+        for t in (1, 2, 4, 8)
+        for p in (1, 2, 4, 8)
+        if 8 % (t * p) == 0
+    ]
+
+    def every() -> None:
+        for ways in splits:
+            read(pm.decode(model, gpu, batch=64, context=4096, parallelism=ways))
+
+    seconds = best_times({"all": every}, rounds=30, loops=1)["all"]
+    title = f"all {len(splits)} splits of 8 devices"
+    print("decode steps with every output read (best CPU time; goal: 20 ms in all)")
+    print(f"  {title:<34}{seconds * 1e3:9.2f} ms")
+
+
 PARTS: dict[str, Action] = {
     "decode": run_decode,
     "sweep": run_sweep,
     "import": run_import,
     "models": run_models,
+    "devices": run_devices,
 }
 
 

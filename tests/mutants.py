@@ -18,6 +18,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[1]
 # Part of the package: the tests that a mistake there should fail first.
 NEAREST = {
+    "answers/_device.py": "test_parallel.py",
+    "work/collective.py": "test_parallel.py",
+    "work/parallel.py": "test_parallel.py",
+    "work/shard.py": "test_parallel.py",
     "sources/huggingface/": "test_huggingface.py",
     "sources/huggingface/quantization.py": "test_quantization.py",
     "sources/huggingface/schemes.py": "test_quantization.py",
@@ -41,6 +45,7 @@ THEN = (
     "test_huggingface.py",
     "test_latent.py",
     "test_linear_attention.py",
+    "test_parallel.py",
     "test_quantization.py",
     "test_recurrent.py",
     "test_traps.py",
@@ -69,6 +74,10 @@ ATTENTION = "work/layers/attention.py"
 LAYER = "work/layers/layer.py"
 OPERATION = "work/operation.py"
 ESTIMATE = "answers/estimate.py"
+DEVICE = "answers/_device.py"
+PARALLEL = "work/parallel.py"
+SHARD = "work/shard.py"
+COLLECTIVE = "work/collective.py"
 PRECISION = "base/precision.py"
 FORMATS = "../../catalogs/formats.toml"
 REACH = "work/layers/reach.py"
@@ -233,8 +242,8 @@ MUTANTS = (
     Mutant(
         "a tie is compute",
         ESTIMATE,
-        "where(self.compute_time > self",
-        "where(self.compute_time >= self",
+        "where(compute > memory",
+        "where(compute >= memory",
     ),
     Mutant(
         "norms of queries and keys are no step",
@@ -326,15 +335,15 @@ MUTANTS = (
     Mutant("integers wrap around in a sweep", "base/_num.py", "dtype=np.float64", "dtype=np.int32"),
     Mutant(
         "calls are forgotten",
-        ESTIMATE,
+        DEVICE,
         "OperationTime(op, calls * compute, calls * memory, calls * time)",
         "OperationTime(op, calls * compute, calls * memory, time)",
     ),
     Mutant(
         "activations are compulsory",
-        ESTIMATE,
-        "compulsory = self.sums.least_weight_bytes + self.sums.kv_bytes",
-        "compulsory = self.bytes * 1.5",
+        DEVICE,
+        "compulsory = sums.least_weight_bytes + sums.kv_bytes",
+        "compulsory = 1.5 * (sums.weight_bytes + sums.kv_bytes + sums.activation_bytes)",
     ),
     Mutant(
         "an efficiency is a speed-up",
@@ -406,7 +415,12 @@ MUTANTS = (
         "expected=experts - missed,",
         "expected=minimum(experts, top_k * tokens),",
     ),
-    Mutant("each token passes one expert", EXPERTS, "self.chosen * tokens\n", "1 * tokens\n"),
+    Mutant(
+        "each token passes one expert",
+        EXPERTS,
+        "self._met * self.gathered * tokens\n",
+        "self.gathered * tokens\n",
+    ),
     Mutant(
         "all experts are active",
         EXPERTS,
@@ -477,7 +491,7 @@ MUTANTS = (
     Mutant(
         "towers are not held",
         "work/shape.py",
-        "return total + formats.rest.nbytes(self.tower_params)",
+        "return total + towers.nbytes(self.tower_params)",
         "return total",
     ),
     Mutant(
@@ -491,6 +505,223 @@ MUTANTS = (
         "sources/huggingface/quantization.py",
         "if matrix in layer.ROUTING or scheme.kept.mean(block, names):",
         "if matrix in layer.ROUTING:",
+    ),
+    # -- many devices
+    Mutant(
+        "around a ring each share goes once",
+        COLLECTIVE,
+        "Leg(2 * others / devices * size, 2 * others)",
+        "Leg(others / devices * size, others)",
+    ),
+    Mutant(
+        "one shot sends a share of the vector",
+        COLLECTIVE,
+        'one = size / self.group if self.kind == "all-to-all" else size',
+        "one = size / self.group",
+    ),
+    Mutant(
+        "a switch hands sums on for nothing",
+        COLLECTIVE,
+        "(devices + 1) / devices * size, 2",
+        "size, 2",
+    ),
+    Mutant(
+        "nodes exchange the whole vector of every device",
+        COLLECTIVE,
+        '"ring", size / near, nodes)',
+        '"ring", size, nodes)',
+    ),
+    Mutant(
+        "what is near crosses the network too",
+        COLLECTIVE,
+        "(-self.group // near), self.group - near",
+        "(-self.group // near), self.group - 1",
+    ),
+    Mutant(
+        "a sum of rows cannot be avoided",
+        COLLECTIVE,
+        "least_nbytes=0 if avoidable else nbytes",
+        "least_nbytes=nbytes",
+    ),
+    Mutant(
+        "logits of one device are all",
+        SHARD,
+        "positions * shape.vocab * tensor",
+        "positions * shape.vocab",
+    ),
+    Mutant(
+        "one residual stream of many is handed over",
+        SHARD,
+        "tokens * hidden * _streams(shape)",
+        "tokens * hidden",
+    ),
+    Mutant(
+        "a narrow table is summed as wide as the model",
+        SHARD,
+        "tokens * width, tokens",
+        "tokens * hidden, tokens",
+    ),
+    Mutant(
+        "the last stage of a tied model holds no table",
+        SHARD,
+        "own_table=not first",
+        "own_table=False",
+    ),
+    Mutant(
+        "every stage holds the embedding",
+        SHARD,
+        "_embedding(model, tensor) if first else None",
+        "_embedding(model, tensor)",
+    ),
+    Mutant(
+        "the first stages hold what is left over",
+        SHARD,
+        "(pipeline - 1 - over <= i < pipeline - 1)",
+        "(i < over)",
+    ),
+    Mutant(
+        "the vocabulary does not divide",
+        SHARD,
+        "else ceil_div(model.vocab, tensor)",
+        "else model.vocab",
+    ),
+    Mutant(
+        "every replica holds every sequence",
+        PARALLEL,
+        "upto = ceil_div(dealt, self.data)",
+        "upto = dealt",
+    ),
+    Mutant(
+        "micro-batches may be empty",
+        PARALLEL,
+        "minimum(wanted, ceil_div(sequences, self.data))",
+        "wanted",
+    ),
+    Mutant(
+        "a micro-batch is the whole batch",
+        PARALLEL,
+        "_counted(g, divide(g.count, parts))",
+        "_counted(g, g.count)",
+    ),
+    Mutant(
+        "short sequences are dealt first",
+        PARALLEL,
+        "(group.new, group.past), reverse=True)",
+        "(group.new, group.past))",
+    ),
+    Mutant(
+        "micro-batches run once",
+        DEVICE,
+        '{"calls": one.calls * times}',
+        '{"calls": one.calls}',
+    ),
+    Mutant(
+        "a pipeline fills twice",
+        DEVICE,
+        "one + (passes - 1) * longest / passes",
+        "one + (passes + 1) * longest / passes",
+    ),
+    Mutant(
+        "a token need not pass all stages",
+        DEVICE,
+        "maximum(one, longest) if repeats",
+        "longest if repeats",
+    ),
+    Mutant(
+        "a pipeline of tokens drains after each",
+        DEVICE,
+        "    return maximum(one, longest) if repeats else one",
+        "    return one",
+    ),
+    Mutant(
+        "a stage stands apart by its first device",
+        DEVICE,
+        "(self._stage + 2) * stage - 1",
+        "(self._stage + 1) * stage",
+    ),
+    Mutant(
+        "the quickest stage speaks for all",
+        DEVICE,
+        "longer = other.time > found.time",
+        "longer = other.time < found.time",
+    ),
+    Mutant(
+        "all ranks of a group stand in one node",
+        DEVICE,
+        "return gcd(one.group, cluster.per_node)",
+        "return min(one.group, cluster.per_node)",
+    ),
+    Mutant(
+        "communication costs nothing",
+        DEVICE,
+        "time = maximum(time, network) if beside else time + network",
+        "time = maximum(time, network)",
+    ),
+    Mutant(
+        "a pair of a mesh has all its links",
+        "machine/hardware.py",
+        "self.bandwidth * (devices - 1) / (self.domain - 1)",
+        "self.bandwidth",
+    ),
+    Mutant(
+        "KV heads are never held again",
+        LAYER,
+        "        if size % devices and devices % size:",
+        "        if size % devices:",
+    ),
+    Mutant(
+        "KV heads are all held by all",
+        LAYER,
+        "return max(1, size // devices)",
+        "return size",
+    ),
+    Mutant(
+        "no result is added up",
+        LAYER,
+        "if parallelism.tensor == 1 or not self.DIVIDED:",
+        "if True:",
+    ),
+    Mutant(
+        "devices hold the experts that are left over together",
+        EXPERTS,
+        "else ceil_div(self.experts, self.spread)",
+        "else self.experts // self.spread",
+    ),
+    Mutant(
+        "one device meets all experts of a token",
+        EXPERTS,
+        "least = ceil_div(every.least, self.spread)",
+        "least = every.least",
+    ),
+    Mutant(
+        "experts keep their width within a tensor group",
+        EXPERTS,
+        '"width": self._part("width", slices)',
+        '"width": self.width',
+    ),
+    Mutant(
+        "shared experts are held whole",
+        EXPERTS,
+        '"shared_width": self._part("shared_width", tensor)',
+        '"shared_width": self.shared_width',
+    ),
+    Mutant(
+        "each device of a tensor group sends all its tokens",
+        EXPERTS,
+        "copies = self.chosen * tokens / parallelism.tensor",
+        "copies = self.chosen * tokens",
+    ),
+    Mutant(
+        "only one replica's tokens meet at the experts",
+        EXPERTS,
+        "met = tokens * self.gathered",
+        "met = tokens",
+    ),
+    Mutant(
+        "the selection of a shared group is not added up",
+        MAMBA,
+        "if self.spread > 1:\n            size",
+        "if self.spread > 99:\n            size",
     ),
     Mutant(
         "KV heads default to query heads",

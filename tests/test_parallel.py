@@ -393,6 +393,12 @@ def test_tokens_go_to_experts_across_replicas():
     assert (out.kind, out.group, out.calls) == ("all-to-all", 32, 58)
     assert out.nbytes == 64 * 8 * 7168 * 1
     assert back.nbytes == 64 * 8 * 7168 * 2
+    # Devices of a tensor group hold the same tokens, and send a part of them each.
+    grouped = Parallelism(tensor=4, data=8, expert=32)
+    (part,) = shard(model, grouped)
+    found = {c.name: c for c in collectives(part, step, BF16, grouped, sends=False)}
+    assert found["expert dispatch"].nbytes == 64 / 4 * 8 * 7168 * 2
+    assert found["expert dispatch"].group == 32
     # In nodes of 8: 7 of 32 parts stay near, 24 of 32 cross.
     near, far = out.legs(8)
     assert near.wire == 64 * 8 * 7168 * 7 / 32
@@ -447,6 +453,21 @@ def test_stages_make_up_the_model(model, data, group):
     assert all(s.head is None for s in stages[:-1])
 
 
+@pytest.mark.parametrize(
+    ("blocks", "pipeline", "expected"),
+    [
+        (61, 4, (15, 15, 16, 15)),
+        (62, 4, (15, 16, 16, 15)),
+        (80, 4, (20,) * 4),
+        (7, 4, (2, 2, 2, 1)),
+    ],
+)
+def test_the_last_stage_holds_the_head_instead_of_a_further_block(blocks, pipeline, expected):
+    """As vLLM splits them: what is left over goes to stages from the last but one backwards."""
+    model = pm.ModelShape.dense(layers=blocks, hidden=64, heads=4, ffn=64)
+    assert tuple(s.layers for s in shard(model, Parallelism(pipeline=pipeline))) == expected
+
+
 @given(model=models(), stages=st.lists(st.integers(1, 40), min_size=1, max_size=6))
 def test_stages_are_as_they_are_stated(model, stages):
     ways = Parallelism(pipeline=len(stages), stages=tuple(stages))
@@ -488,7 +509,9 @@ def divisions(draw: st.DrawFn) -> Parallelism:
 
 
 def linked(gpu: pm.GpuSpec, topology: str = "switch") -> pm.GpuSpec:
-    link = pm.Link(bandwidth=gpu.memory_bandwidth / 10 + 1e6, latency=1e-6, topology=topology)
+    link = pm.Link(
+        bandwidth=gpu.memory_bandwidth / 10 + 1e6, latency=1e-6, topology=topology, reduces=True
+    )
     return gpu.model_copy(update={"link": link})
 
 
