@@ -50,6 +50,7 @@ class Cluster(gpu, per_node, nodes, link)
 class Collective(name, kind, nbytes, least_nbytes, group, calls, algorithm, tokens)
     .least_legs(self, near)
     .legs(self, near)
+    .sends_to_all
 class Comparison(rows)
     .to_frame(self)
 class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind)
