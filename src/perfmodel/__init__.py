@@ -11,10 +11,21 @@ import importlib
 from typing import TYPE_CHECKING
 
 from perfmodel.answers.compare import Comparison, compare
+from perfmodel.answers.device_memory import DeviceMemory, Remedy
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.generate import Generation, generate
 from perfmodel.answers.growth import KvGrowth, kv_growth
-from perfmodel.answers.memory import DeviceMemory, max_batch, max_context, memory
+from perfmodel.answers.layout import KvLayout, kv_layout
+from perfmodel.answers.memory import (
+    max_batch,
+    max_context,
+    max_tokens,
+    memory,
+    min_capacity,
+    min_devices,
+)
+from perfmodel.answers.policies import MemoryPolicy
+from perfmodel.answers.pool import KvPool, kv_pool
 from perfmodel.answers.ridges import (
     critical_context,
     gemm_ridge_batch,
@@ -72,9 +83,12 @@ __all__ = [
     "Group",
     "Head",
     "KvGrowth",
+    "KvLayout",
+    "KvPool",
     "LatentAttention",
     "Link",
     "LinkEfficiency",
+    "MemoryPolicy",
     "MixtureOfExperts",
     "ModelShape",
     "Operation",
@@ -83,6 +97,7 @@ __all__ = [
     "PeakFlops",
     "Precision",
     "Price",
+    "Remedy",
     "Source",
     "Step",
     "Sweep",
@@ -99,10 +114,15 @@ __all__ = [
     "gpu",
     "gpus",
     "kv_growth",
+    "kv_layout",
+    "kv_pool",
     "layers",
     "max_batch",
     "max_context",
+    "max_tokens",
     "memory",
+    "min_capacity",
+    "min_devices",
     "model",
     "models",
     "prefill",

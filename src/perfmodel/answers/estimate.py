@@ -18,7 +18,7 @@ from perfmodel.answers._device import (
     slowest,
     slowest_sums,
 )
-from perfmodel.answers.memory import DeviceMemory, memory_of
+from perfmodel.answers.device_memory import DeviceMemory, memory_of
 from perfmodel.base._num import maximum, where
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision

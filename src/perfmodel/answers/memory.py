@@ -1,100 +1,22 @@
-"""What memory must hold: weights and KV cache; what fits, and how much of it fits."""
+"""What memory must hold, what fits, and how much of it fits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal
+from typing import NoReturn
 
-from perfmodel.answers._asked import decode_group, placed
+from perfmodel.answers._asked import decode_group
+from perfmodel.answers._holding import Holding, sequences
 from perfmodel.answers._search import largest
-from perfmodel.base._num import Num, highest
-from perfmodel.base.errors import DoesNotFitError, InvalidValueError
-from perfmodel.base.precision import Precision, PrecisionLike
-from perfmodel.base.spec import (
-    Name,
-    NonNegative,
-    Quantity,
-    Spec,
-    checked_count,
-    quantity,
-)
-from perfmodel.base.units import si
+from perfmodel.answers._stages import stages_of
+from perfmodel.answers.device_memory import DeviceMemory
+from perfmodel.answers.policies import PolicyLike, resolve_policy
+from perfmodel.answers.remedies import fewest_devices, in_words, remedies_of
+from perfmodel.base.errors import DoesNotFitError
+from perfmodel.base.precision import PrecisionLike
+from perfmodel.base.spec import checked_count, checked_kind
 from perfmodel.machine.hardware import Cluster, GpuSpec
 from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
-from perfmodel.work.shard import shard
-from perfmodel.work.step import Group, Step
-
-
-class DeviceMemory(Spec):
-    """What one device must hold for a batch of sequences, and what it has."""
-
-    precision: Name
-    """Name of the precision."""
-    weights: NonNegative = quantity("M_w", "B", "Weights that memory holds")
-    kv: NonNegative = quantity("M_{kv}", "B", "KV cache of all sequences")
-    state: NonNegative = quantity("M_s", "B", "State that does not grow with the context")
-    capacity: Quantity | None = quantity("C", "B", "What there is, visible or marketed")
-    capacity_kind: Literal["visible", "marketed"] | None
-    """Which of the two ``capacity`` is; None where it is unknown."""
-
-    def __repr__(self) -> str:
-        return f"<DeviceMemory {self.precision}: {self.shortfall()}, fits={self.fits}>"
-
-    __str__ = __repr__
-
-    @property
-    def needed(self) -> float:
-        """Weights, KV cache and state together [B]."""
-        return self.weights + self.kv + self.state
-
-    @property
-    def free(self) -> float | None:
-        """What is left; negative where it does not fit, None where the capacity is unknown [B]."""
-        return None if self.capacity is None else self.capacity - self.needed
-
-    @property
-    def fits(self) -> bool | None:
-        """Whether it fits; None where the chip's capacity is unknown."""
-        return None if self.capacity is None else self.needed <= self.capacity
-
-    def shortfall(self) -> str:
-        """What is missing, in words: needs X, has Y (SI prefixes)."""
-        has = "an unknown capacity" if self.capacity is None else si(self.capacity, "B", 4)
-        return f"needs {si(self.needed, 'B', 4)}, has {has}"
-
-
-def memory_of(
-    model: ModelShape,
-    gpu: GpuSpec,
-    step: Step,
-    precision: Precision,
-    parallelism: Parallelism = SINGLE,
-) -> DeviceMemory:
-    """Memory after a step, its new tokens included; for numbers of any kind, unchecked.
-
-    Of many devices, that of the stage which must hold most.
-    """
-    if parallelism is SINGLE:
-        return _held_by(model, gpu, step, precision)
-    replica = parallelism.replica(step)
-    found = [_held_by(shape, gpu, replica, precision) for shape in shard(model, parallelism)]
-
-    def most(held: DeviceMemory) -> Num:
-        return highest(held.needed)
-
-    return max(found, key=most)
-
-
-def _held_by(model: ModelShape, gpu: GpuSpec, step: Step, precision: Precision) -> DeviceMemory:
-    return DeviceMemory.trusted(
-        precision=precision.name,
-        weights=model.weight_bytes(precision),
-        kv=sum(model.cache_of(group, precision) for group in step.groups),
-        state=step.sequences * model.state_bytes(precision),
-        capacity=gpu.capacity,
-        capacity_kind=gpu.capacity_kind,
-    )
 
 
 def memory(
@@ -105,9 +27,12 @@ def memory(
     context: int | None = None,
     shared_past: int = 0,
     precision: PrecisionLike = None,
+    policy: PolicyLike = "logical",
     parallelism: Parallelism = SINGLE,
+    draft: ModelShape | None = None,
+    mtp: bool = False,
 ) -> DeviceMemory:
-    """What a chip must hold for a batch of sequences, and whether it does.
+    """What a chip must hold for a batch of sequences, whether it does, and what would help.
 
     Parameters
     ----------
@@ -117,25 +42,32 @@ def memory(
         The chip, or many of them and the network between their nodes; without a capacity,
         ``fits`` and ``free`` are None.
     batch : int
-        Sequences [1].
+        Sequences of all devices together [1].
     context : int or None
         Tokens of each; None only for a shape without a cache [1].
     shared_past : int
         Tokens of a prefix that all sequences share and that is held once [1].
     precision : Precision or str or None
         What weights and KV are stored in; None: the checkpoint's own, else bf16.
+    policy : MemoryPolicy or str
+        How an engine uses the memory; ``"logical"``: exact bytes, and nothing else.
     parallelism : Parallelism
         Over how many devices each part of the model is divided; the default is one device.
+    draft : ModelShape or None
+        A model that drafts tokens: its weights and cache count too.
+    mtp : bool
+        Whether the model's extra prediction blocks are held [flag].
 
     Returns
     -------
     DeviceMemory
-        ``weights``, ``kv``, ``state``, ``needed``, ``free`` [B] and ``fits``.
+        Of the device that holds most: ``weights``, ``kv``, ``state``, ``needed``, ``free`` [B],
+        ``fits``, and ``remedies`` where it does not.
 
     Raises
     ------
     UnknownKeyError
-        If there is no preset of that name.
+        If there is no preset or policy of that name.
     InvalidValueError
         If an argument is not what it should be.
     NoCacheError
@@ -143,11 +75,14 @@ def memory(
 
     Notes
     -----
-    Logical bytes: no paging, no runtime reserve, no activation buffers.
+    The policy ``logical`` counts no paging, no runtime reserve and no activations. Under any other,
+    ``kv`` and ``state`` are still the exact bytes; ``paged`` is what blocks and slots make of them,
+    ``allocated`` the pool that the engine takes, and ``needed`` counts the peak of activations and
+    the reserve too.
 
     Examples
     --------
-    >>> from perfmodel import GpuSpec, ModelShape, memory
+    >>> from perfmodel import Cluster, GpuSpec, ModelShape, memory
     >>> card = GpuSpec(
     ...     name="24 GB", memory_bandwidth=1e12, memory_capacity=24e9, peak_flops={"bf16": 1e14}
     ... )
@@ -155,10 +90,22 @@ def memory(
     >>> held.fits, held.free
     (True, 8000000000.0)
     """
-    place = placed(model, gpu, parallelism)
-    step = Step.trusted(groups=(decode_group(model, batch, context, shared_past),))
-    formats = model.resolve_precision(precision)
-    return memory_of(model, place.gpu, step, formats, place.parallelism)
+    holding = Holding(
+        model,
+        gpu,
+        precision=precision,
+        policy=policy,
+        parallelism=parallelism,
+        draft=draft,
+        mtp=mtp,
+    )
+    group = decode_group(model, batch, context, shared_past)
+    held = holding.of_groups(group)
+    if held.fits is not False:
+        return held
+    return DeviceMemory.trusted(
+        **dict(held) | {"remedies": remedies_of(holding, group.count, group.context)}
+    )
 
 
 def max_batch(
@@ -167,7 +114,10 @@ def max_batch(
     *,
     context: int,
     precision: PrecisionLike = None,
+    policy: PolicyLike = "logical",
     parallelism: Parallelism = SINGLE,
+    draft: ModelShape | None = None,
+    mtp: bool = False,
 ) -> int:
     """The most sequences of a context that a chip holds beside the weights.
 
@@ -181,22 +131,28 @@ def max_batch(
         Tokens of each sequence [1].
     precision : Precision or str or None
         What weights and KV are stored in; None: the checkpoint's own, else bf16.
+    policy : MemoryPolicy or str
+        How an engine uses the memory; ``"logical"``: exact bytes, and nothing else.
     parallelism : Parallelism
         Over how many devices each part of the model is divided; the default is one device.
+    draft : ModelShape or None
+        A model that drafts tokens: its weights and cache count too.
+    mtp : bool
+        Whether the model's extra prediction blocks are held [flag].
 
     Returns
     -------
     int
-        Sequences [1]; this many fit and one more does not.
+        Sequences of all devices together [1]; this many fit and one more does not.
 
     Raises
     ------
     UnknownKeyError
-        If there is no preset of that name.
+        If there is no preset or policy of that name.
     UnboundedError
         If the memory is so large that it limits nothing.
     DoesNotFitError
-        If not even one sequence fits.
+        If not even one sequence fits; the message says what would help.
     NoCacheError
         If the shape has no cache.
     InvalidValueError
@@ -206,17 +162,27 @@ def max_batch(
     --------
     Beside 16 GB of weights, 8 GB are left for sequences of 1,000 tokens of 100 kB:
 
-    >>> from perfmodel import GpuSpec, ModelShape, max_batch
+    >>> from perfmodel import Cluster, GpuSpec, ModelShape, max_batch
     >>> card = GpuSpec(
     ...     name="24 GB", memory_bandwidth=1e12, memory_capacity=24e9, peak_flops={"bf16": 1e14}
     ... )
     >>> max_batch(ModelShape.from_totals(params=8e9, kv_bytes_per_token=1e5), card, context=1000)
     80
     """
-    held = _held(model, gpu, precision, parallelism)
+    holding = Holding(
+        model,
+        gpu,
+        precision=precision,
+        policy=policy,
+        parallelism=parallelism,
+        draft=draft,
+        mtp=mtp,
+    )
+    holding.require_capacity()
     context = checked_count("context", context)
     model.require_positions(context)
-    return _at_least_one(largest(lambda batch: held(batch, context).fits), held(1, context))
+    most = largest(lambda batch: holding.of(batch, context).fits)
+    return most if most else _refuse(holding, 1, context)
 
 
 def max_context(
@@ -225,7 +191,10 @@ def max_context(
     *,
     batch: int,
     precision: PrecisionLike = None,
+    policy: PolicyLike = "logical",
     parallelism: Parallelism = SINGLE,
+    draft: ModelShape | None = None,
+    mtp: bool = False,
 ) -> int:
     """The longest context of every sequence of a batch that a chip holds beside the weights.
 
@@ -236,11 +205,17 @@ def max_context(
     gpu : GpuSpec or Cluster
         The chip, or many of them and the network between their nodes, with a capacity.
     batch : int
-        Sequences [1].
+        Sequences of all devices together [1].
     precision : Precision or str or None
         What weights and KV are stored in; None: the checkpoint's own, else bf16.
+    policy : MemoryPolicy or str
+        How an engine uses the memory; ``"logical"``: exact bytes, and nothing else.
     parallelism : Parallelism
         Over how many devices each part of the model is divided; the default is one device.
+    draft : ModelShape or None
+        A model that drafts tokens: its weights and cache count too.
+    mtp : bool
+        Whether the model's extra prediction blocks are held [flag].
 
     Returns
     -------
@@ -250,9 +225,9 @@ def max_context(
     Raises
     ------
     UnknownKeyError
-        If there is no preset of that name.
+        If there is no preset or policy of that name.
     DoesNotFitError
-        If not even one token of each sequence fits.
+        If not even one token of each sequence fits; the message says what would help.
     UnboundedError
         If every layer has a window and memory limits nothing.
     NoCacheError
@@ -262,41 +237,250 @@ def max_context(
 
     Examples
     --------
-    >>> from perfmodel import GpuSpec, ModelShape, max_context
+    >>> from perfmodel import Cluster, GpuSpec, ModelShape, max_context
     >>> card = GpuSpec(
     ...     name="24 GB", memory_bandwidth=1e12, memory_capacity=24e9, peak_flops={"bf16": 1e14}
     ... )
     >>> max_context(ModelShape.from_totals(params=8e9, kv_bytes_per_token=1e5), card, batch=80)
     1000
     """
-    held = _held(model, gpu, precision, parallelism)
+    holding = Holding(
+        model,
+        gpu,
+        precision=precision,
+        policy=policy,
+        parallelism=parallelism,
+        draft=draft,
+        mtp=mtp,
+    )
+    holding.require_capacity()
     batch = checked_count("batch", batch)
     limit = model.position_limit
-    if limit is not None and held(batch, limit).fits:
+    if limit is not None and holding.of(batch, limit).fits:
         return limit
-    return _at_least_one(largest(lambda context: held(batch, context).fits), held(batch, 1))
+    most = largest(lambda context: holding.of(batch, context).fits)
+    return most if most else _refuse(holding, batch, 1)
 
 
-def _at_least_one(size: int, smallest: DeviceMemory) -> int:
-    if not size:
-        raise DoesNotFitError(f"even the smallest size does not fit: {smallest.shortfall()}")
-    return size
+def max_tokens(
+    model: ModelShape,
+    gpu: GpuSpec | Cluster,
+    *,
+    context: int,
+    precision: PrecisionLike = None,
+    policy: PolicyLike = "logical",
+    parallelism: Parallelism = SINGLE,
+    draft: ModelShape | None = None,
+    mtp: bool = False,
+) -> int:
+    """The most tokens that a chip's cache holds, in sequences of a context and a last, shorter one.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec or Cluster
+        The chip, or many of them and the network between their nodes, with a capacity.
+    context : int
+        Tokens of each sequence but the last [1].
+    precision : Precision or str or None
+        What weights and KV are stored in; None: the checkpoint's own, else bf16.
+    policy : MemoryPolicy or str
+        How an engine uses the memory; ``"logical"``: exact bytes, and nothing else.
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; the default is one device.
+    draft : ModelShape or None
+        A model that drafts tokens: its weights and cache count too.
+    mtp : bool
+        Whether the model's extra prediction blocks are held [flag].
+
+    Returns
+    -------
+    int
+        Tokens of all sequences and devices together [1].
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is no preset or policy of that name.
+    DoesNotFitError
+        If not even one token fits; the message says what would help.
+    UnboundedError
+        If the memory is so large that it limits nothing.
+    NoCacheError
+        If the shape has no cache.
+    InvalidValueError
+        If an argument is not what it should be, or the chip's capacity is unknown.
+
+    Examples
+    --------
+    >>> from perfmodel import Cluster, GpuSpec, ModelShape, max_tokens
+    >>> card = GpuSpec(
+    ...     name="24 GB", memory_bandwidth=1e12, memory_capacity=24e9, peak_flops={"bf16": 1e14}
+    ... )
+    >>> max_tokens(ModelShape.from_totals(params=8e9, kv_bytes_per_token=1e5), card, context=3000)
+    80000
+    """
+    holding = Holding(
+        model,
+        gpu,
+        precision=precision,
+        policy=policy,
+        parallelism=parallelism,
+        draft=draft,
+        mtp=mtp,
+    )
+    holding.require_capacity()
+    context = checked_count("context", context)
+    model.require_positions(context)
+    whole = largest(lambda batch: holding.of(batch, context).fits)
+    replicas, full = holding.split.data, (sequences(whole, context),) if whole else ()
+    # Another sequence on each replica, which is shorter, for a whole one would not fit.
+    rest = largest(lambda size: holding.of_groups(*full, sequences(replicas, size)).fits)
+    tokens = whole * context + replicas * rest
+    return tokens if tokens else _refuse(holding, 1, 1)
 
 
-def _held(
-    model: ModelShape, gpu: GpuSpec | Cluster, precision: PrecisionLike, parallelism: Parallelism
-) -> Callable[[int, int], DeviceMemory]:
-    """A function of (batch, context) that tells the memory; the question itself is checked."""
-    chip, _, ways = placed(model, gpu, parallelism)
-    model.require_cache()
-    if chip.capacity is None:
-        raise InvalidValueError(
-            f"memory_capacity: required to ask what fits, but {chip.name} does not state it"
-        )
-    formats = model.resolve_precision(precision)
+def min_capacity(
+    model: ModelShape,
+    *,
+    batch: int,
+    context: int | None = None,
+    precision: PrecisionLike = None,
+    policy: PolicyLike = "logical",
+    parallelism: Parallelism = SINGLE,
+    draft: ModelShape | None = None,
+    mtp: bool = False,
+) -> float:
+    """The memory that a device must have for a batch of sequences to fit.
 
-    def held(batch: int, context: int) -> DeviceMemory:
-        group = Group.trusted(count=batch, new=1, past=context - 1, logits=1, shared_past=0)
-        return memory_of(model, chip, Step.trusted(groups=(group,)), formats, ways)
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    batch : int
+        Sequences of all devices together [1].
+    context : int or None
+        Tokens of each; None only for a shape without a cache [1].
+    precision : Precision or str or None
+        What weights and KV are stored in; None: the checkpoint's own, else bf16.
+    policy : MemoryPolicy or str
+        How an engine uses the memory; ``"logical"``: exact bytes, and nothing else.
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; the default is one device.
+    draft : ModelShape or None
+        A model that drafts tokens: its weights and cache count too.
+    mtp : bool
+        Whether the model's extra prediction blocks are held [flag].
 
-    return held
+    Returns
+    -------
+    float
+        Memory of each device, of which the policy takes its share [B].
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is no preset or policy of that name.
+    InvalidValueError
+        If an argument is not what it should be.
+    NoCacheError
+        If a context is given for a shape without a cache.
+
+    Examples
+    --------
+    >>> from perfmodel import ModelShape, min_capacity
+    >>> shape = ModelShape.from_totals(params=8e9, kv_bytes_per_token=1e5)
+    >>> min_capacity(shape, batch=80, context=1000)
+    24000000000.0
+    """
+    checked_kind("model", model, ModelShape, "pm.model(key) or pm.read_hf(path)")
+    group = decode_group(model, batch, context, 0)
+    stages = stages_of(
+        model,
+        precision=precision,
+        policy=resolve_policy(policy),
+        parallelism=parallelism,
+        draft=draft,
+        mtp=mtp,
+    )
+    count = -(-group.count // parallelism.data)
+    return max(stage.capacity_for(count, group.context) for stage in stages)
+
+
+def min_devices(
+    model: ModelShape,
+    gpu: GpuSpec | Cluster,
+    *,
+    batch: int,
+    context: int | None = None,
+    precision: PrecisionLike = None,
+    policy: PolicyLike = "logical",
+    parallelism: Parallelism = SINGLE,
+    draft: ModelShape | None = None,
+    mtp: bool = False,
+) -> int:
+    """The fewest devices that must share each matrix for a batch of sequences to fit.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec or Cluster
+        The chip, or many of them and the network between their nodes, with a capacity.
+    batch : int
+        Sequences of all devices together [1].
+    context : int or None
+        Tokens of each; None only for a shape without a cache [1].
+    precision : Precision or str or None
+        What weights and KV are stored in; None: the checkpoint's own, else bf16.
+    policy : MemoryPolicy or str
+        How an engine uses the memory; ``"logical"``: exact bytes, and nothing else.
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; the default is one device.
+    draft : ModelShape or None
+        A model that drafts tokens: its weights and cache count too.
+    mtp : bool
+        Whether the model's extra prediction blocks are held [flag].
+
+    Returns
+    -------
+    int
+        Devices of a tensor group: 1, 2, 4, ... 64, as far as they divide the model [1].
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is no preset or policy of that name.
+    DoesNotFitError
+        If it fits no such group.
+    NoCacheError
+        If the shape has no cache.
+    InvalidValueError
+        If an argument is not what it should be, or the chip's capacity is unknown.
+
+    Examples
+    --------
+    >>> import perfmodel as pm
+    >>> pm.min_devices(pm.model("llama-3.1-70b"), pm.gpu("h100-sxm"), batch=1, context=8192)
+    2
+    """
+    holding = Holding(
+        model,
+        gpu,
+        precision=precision,
+        policy=policy,
+        parallelism=parallelism,
+        draft=draft,
+        mtp=mtp,
+    )
+    holding.require_capacity()
+    group = decode_group(model, batch, context, 0)
+    found = fewest_devices(holding, group.count, group.context)
+    return found[0] if found else _refuse(holding, group.count, group.context)
+
+
+def _refuse(holding: Holding, batch: int, context: int) -> NoReturn:
+    held = holding.of(batch, context)
+    told = in_words(remedies_of(holding, batch, context))
+    raise DoesNotFitError(f"even the smallest size does not fit: {held.shortfall()}{told}")

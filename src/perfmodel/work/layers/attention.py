@@ -13,6 +13,7 @@ from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.formats import Format
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, Flag, quantity
+from perfmodel.work.layers.cached import Cached, CacheFormats
 from perfmodel.work.layers.indexer import Indexer
 from perfmodel.work.layers.layer import Layer, norm_step
 from perfmodel.work.layers.reach import Reach
@@ -212,6 +213,14 @@ class Attention(Layer):
         if self.indexer is not None:
             values = values + self.indexer.cached
         return kv.nbytes(values) * self.reach.held(group)
+
+    def token_cache(self, formats: CacheFormats) -> Cached:
+        """Key and value of one token, and the key of the indexer."""
+        keys = 0 if self.shares_kv else formats.keys.nbytes(self.kv_heads * self.head_dim)
+        values = 0 if self.shares_kv else formats.values.nbytes(self._value_width)
+        if self.indexer is not None:
+            keys = keys + formats.indexer.nbytes(self.indexer.cached)
+        return Cached(keys, values, window=self.window, chunk=self.chunk)
 
     def operations(
         self, hidden: Num, step: Step, precision: Precision, calls: Num

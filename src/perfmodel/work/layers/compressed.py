@@ -13,6 +13,7 @@ from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.formats import Format
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, Flag, quantity
+from perfmodel.work.layers.cached import CacheFormats
 from perfmodel.work.layers.entries import Entries
 from perfmodel.work.layers.indexer import Indexer
 from perfmodel.work.layers.layer import Layer, norm_params, norm_step
@@ -153,6 +154,10 @@ class CompressedAttention(Layer):
         waiting = group.count * minimum(group.context, self.ratio - 1)
         entries = kv.nbytes(self._entry) * Entries(self.ratio).held(group)
         return held + entries + kv.nbytes(self._merged) * waiting
+
+    def token_cache(self, formats: CacheFormats) -> None:
+        """None: an entry stands for several tokens, and leaves with none of them."""
+        return
 
     def state_bytes(self, precision: Precision) -> Num:
         """What overlapping entries keep of the last tokens merged: a series, and its gates [B]."""

@@ -12,6 +12,7 @@ from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.formats import Format
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, CountOrZero, Flag, quantity
+from perfmodel.work.layers.cached import Cached, CacheFormats
 from perfmodel.work.layers.indexer import Indexer
 from perfmodel.work.layers.layer import Layer, norm_params, norm_step
 from perfmodel.work.layers.reach import Reach
@@ -159,6 +160,18 @@ class LatentAttention(Layer):
         if self.indexer is not None:
             values = values + self.indexer.cached
         return kv.nbytes(values) * self.reach.held(group)
+
+    def token_cache(self, formats: CacheFormats) -> Cached:
+        """Latent and rotary key of one token, or keys and values of all heads; an indexer's key."""
+        keys, values, expanded = 0, 0, formats.expanded
+        if not self.shares_kv and expanded:
+            keys = formats.keys.nbytes(self.heads * (self.nope_dim + self.rope_dim))
+            values = formats.values.nbytes(self.heads * self.value_dim)
+        elif not self.shares_kv:
+            keys = formats.keys.nbytes(self.kv_rank) + formats.rotary.nbytes(self.rope_dim)
+        if self.indexer is not None:
+            keys = keys + formats.indexer.nbytes(self.indexer.cached)
+        return Cached(keys, values, window=self.window, latent=not expanded)
 
     def operations(
         self, hidden: Num, step: Step, precision: Precision, calls: Num

@@ -17,6 +17,7 @@ from perfmodel.base.formats import Format
 from perfmodel.base.precision import MatrixFormats, Precision
 from perfmodel.base.spec import CountOrZero, Flag, Name, Spec, quantity
 from perfmodel.work.collective import Collective, all_reduce
+from perfmodel.work.layers.cached import Cached, CacheFormats, Kept
 from perfmodel.work.operation import (
     Matrix,
     MatrixCost,
@@ -369,6 +370,41 @@ class Layer(Spec):
             return ()
         size = precision.linear.outputs.nbytes(tokens * hidden, tokens)
         return (all_reduce(f"{self.title} sum", size, tokens, calls, parallelism),)
+
+    def token_cache(self, formats: CacheFormats) -> Cached | None:
+        """What one token leaves in one such layer's cache, as an engine lays it out.
+
+        Parameters
+        ----------
+        formats : CacheFormats
+            What each part of the cache is stored in.
+
+        Returns
+        -------
+        Cached or None
+            Bytes of a token and how long they are needed; None where tokens leave no equal parts.
+        """
+        one = Group.trusted(count=1, new=1, past=0, logits=0, shared_past=0)
+        return Cached(keys=self.cache_bytes(one, formats.keys))
+
+    def kept(self, precision: Precision, conv: Format, drafts: int) -> Kept:
+        """What one sequence keeps in one such layer whatever its length, as an engine lays it out.
+
+        Parameters
+        ----------
+        precision : Precision
+            What a state is stored in.
+        conv : Format
+            What the last inputs of a convolution are stored in.
+        drafts : int
+            Drafted tokens that a step checks [1].
+
+        Returns
+        -------
+        Kept
+            Bytes of convolutions, which keep what comes before the next tokens, and of states.
+        """
+        return Kept(conv=0, scan=self.state_bytes(precision))
 
     @property
     def title(self) -> str:

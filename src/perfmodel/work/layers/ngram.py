@@ -6,9 +6,10 @@ from collections.abc import Iterable
 from typing import Final, Literal, Self
 
 from perfmodel.base._num import Num, ceil_div
-from perfmodel.base.precision import Precision
+from perfmodel.base.precision import Format, Precision
 from perfmodel.base.spec import Count, quantity
 from perfmodel.work.collective import Collective, all_reduce
+from perfmodel.work.layers.cached import Kept
 from perfmodel.work.layers.layer import Norm
 from perfmodel.work.layers.recurrent import Recurrent
 from perfmodel.work.operation import Matrix, Operation, product
@@ -85,6 +86,11 @@ class NGramEmbedding(Recurrent):
     def state_bytes(self, precision: Precision) -> Num:
         """The convolution's last inputs, and the tokens before the next [B]."""
         return super().state_bytes(precision) + (self.longest - 1) * _TOKEN_BYTES
+
+    def kept(self, precision: Precision, conv: Format, drafts: int) -> Kept:
+        """The convolution's last inputs, and the tokens before the next."""
+        found = super().kept(precision, conv, drafts)
+        return found._replace(scan=found.scan + (self.longest - 1) * _TOKEN_BYTES)
 
     def operations(
         self, hidden: Num, step: Step, precision: Precision, calls: Num

@@ -9,6 +9,7 @@ from perfmodel.base._num import Num, is_zero, minimum, where
 from perfmodel.base.formats import Format
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, CountOrZero, quantity
+from perfmodel.work.layers.cached import Kept
 from perfmodel.work.layers.layer import Layer
 from perfmodel.work.operation import MatrixCost, Operation, grouped, product
 from perfmodel.work.step import Group, Step
@@ -94,6 +95,13 @@ class Recurrent(Layer):
     def state_bytes(self, precision: Precision) -> Num:
         """What one sequence holds in one such layer: both states [B]."""
         return self._conv_state_bytes(precision) + self._scan_state_bytes(precision)
+
+    def kept(self, precision: Precision, conv: Format, drafts: int) -> Kept:
+        """The inputs that come before the next token, those of drafts too; the state itself."""
+        columns = self.conv_kernel - 1 + drafts
+        return Kept(
+            conv=conv.nbytes(self.conv_channels * columns), scan=self._scan_state_bytes(precision)
+        )
 
     def _conv_state_bytes(self, precision: Precision) -> Num:
         return precision.linear.outputs.nbytes(self._conv_state_values)
