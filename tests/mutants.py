@@ -377,7 +377,7 @@ MUTANTS = (
     ),
     Mutant(
         "KV is left out of memory",
-        "answers/memory.py",
+        "answers/device_memory.py",
         "self.weights + self.kv + self.state",
         "self.weights",
     ),

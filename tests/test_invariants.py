@@ -339,7 +339,7 @@ def test_a_shared_prefix_is_read_once_and_held_once(model, batch, context, part,
     assert close(found.memory.kv, found.kv_traffic)
     assert pm.decode(model, CHIP, shared_past=0, **asked) == pm.decode(model, CHIP, **asked)
     held = pm.memory(model, CHIP, shared_past=shared, **asked)
-    assert held == found.memory
+    assert held.model_copy(update={"remedies": ()}) == found.memory
 
 
 @given(model=shapes(), gpu=gpus(), step=steps(), precision=precisions(), small=small_steps)

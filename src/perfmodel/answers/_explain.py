@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from perfmodel.answers._holding import Holding
+from perfmodel.answers.remedies import in_words, remedies_of
 from perfmodel.base.units import si
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.work.layers import LatentAttention, MixtureOfExperts
@@ -66,8 +68,25 @@ def _summary(estimate: Estimate) -> list[str]:
         f"KV {si(estimate.kv_traffic, 'B', 4)}, "
         f"activations {si(estimate.activation_traffic, 'B', 4)}",
         f"held: weights {si(memory.weights, 'B', 4)}, KV {si(memory.kv, 'B', 4)}{state}; "
-        f"{memory.shortfall()}{kind}: {fits}",
+        f"{memory.shortfall()}{kind}: {fits}{_help(estimate)}",
     ]
+
+
+def _help(estimate: Estimate) -> str:
+    """What would make it fit, where all sequences are alike."""
+    groups = estimate.step.groups
+    if estimate.memory.fits is not False or len(groups) > 1:
+        return ""
+    holding = Holding(
+        estimate.model,
+        estimate.gpu,
+        precision=estimate.precision,
+        policy="logical",
+        parallelism=estimate.parallelism,
+        draft=None,
+        mtp=False,
+    )
+    return in_words(remedies_of(holding, groups[0].count, groups[0].context))
 
 
 def _table(estimate: Estimate) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from perfmodel.answers.activations import activation_peak
+from perfmodel.answers.activations import block_peak, head_peak
 from perfmodel.answers.paging import Layout, layout_of
 from perfmodel.answers.policies import MemoryPolicy, resolve_policy
 from perfmodel.base.precision import Precision, PrecisionLike
@@ -26,7 +26,6 @@ class Stage:
     ) -> None:
         self.models, self.precisions, self.policy = models, precisions, policy
         self._parts = tuple(zip(models, precisions, strict=True))
-        self._peaks: dict[int, float] = {}
 
     @cached_property
     def is_logical(self) -> bool:
@@ -52,15 +51,16 @@ class Stage:
         """Exact bytes of the tokens that a group holds [B]."""
         return float(sum([m.cache_of(group, p) for m, p in self._parts]))
 
+    @cached_property
+    def _block_peak(self) -> float:
+        return max(block_peak(m, self.policy, p) for m, p in self._parts)
+
     def peak(self, batch: int) -> float:
         """The activation peak, where the policy takes it from its share [B]."""
         if not self.policy.peak:
             return 0.0
-        if batch not in self._peaks:
-            self._peaks[batch] = max(
-                activation_peak(m, self.policy, p, batch) for m, p in self._parts
-            )
-        return self._peaks[batch]
+        heads = [head_peak(m, self.policy, p, batch) for m, p in self._parts]
+        return max(self._block_peak, *heads)
 
     def room(self, capacity: float, batch: int) -> float:
         """What is left for the pool [B]."""
@@ -125,4 +125,5 @@ def stages_of(
 
 def _with_extra_blocks(model: ModelShape) -> ModelShape:
     """The model with the blocks that predict further tokens behind its own."""
-    return ModelShape.trusted(**dict(model) | {"blocks": model.blocks + model.mtp, "mtp": ()})
+    fields = {name: getattr(model, name) for name in ModelShape.model_fields}
+    return ModelShape.trusted(**fields | {"blocks": model.blocks + model.mtp, "mtp": ()})
