@@ -26,6 +26,8 @@ OBJECTS: Final = {
     "Operation": "An operation",
     "Efficiency": "The efficiency",
     "DeviceMemory": "What memory holds",
+    "MemoryPolicy": "How an engine uses memory",
+    "KvPool": "A pool of blocks",
     "Generation": "A generation",
 }
 

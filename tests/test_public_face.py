@@ -30,6 +30,7 @@ class Attention(norm, post_norm, scalars, reused, variant, kind, heads, kv_heads
     .formats_of(self, matrix, precision)
     .has_cache
     .inner_steps(self, hidden, tokens, precision, calls)
+    .kept(self, precision, conv, drafts)
     .kv_values
     .matrices(self, hidden)
     .operations(self, hidden, step, precision, calls)
@@ -43,6 +44,7 @@ class Attention(norm, post_norm, scalars, reused, variant, kind, heads, kv_heads
     .small_steps(self, hidden, tokens, precision, calls)
     .state_bytes(self, precision)
     .title
+    .token_cache(self, formats)
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
 class Cluster(gpu, per_node, nodes, link)
@@ -53,9 +55,10 @@ class Collective(name, kind, nbytes, least_nbytes, group, calls, algorithm, toke
     .sends_to_all
 class Comparison(rows)
     .to_frame(self)
-class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind)
+class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind, policy, paged, allocated, activations, reserve, budget, remedies)
     .fits
     .free
+    .limit
     .needed
     .shortfall(self)
 class Efficiency(compute, memory, call_overhead, step_overhead, exponent, link, origins)
@@ -110,6 +113,7 @@ class FeedForward(norm, post_norm, scalars, reused, variant, kind, width, gated,
     .formats_of(self, matrix, precision)
     .has_cache
     .inner_steps(self, hidden, tokens, precision, calls)
+    .kept(self, precision, conv, drafts)
     .matrices(self, hidden)
     .operations(self, hidden, step, precision, calls)
     .params(self, hidden)
@@ -119,6 +123,7 @@ class FeedForward(norm, post_norm, scalars, reused, variant, kind, width, gated,
     .small_steps(self, hidden, tokens, precision, calls)
     .state_bytes(self, precision)
     .title
+    .token_cache(self, formats)
     .up_width
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
@@ -147,6 +152,11 @@ class Head(tied, norm, bias, width)
     .weight_bytes(self, hidden, vocab, precision)
 class KvGrowth(batch, precision, weights, contexts, kv, overtakes)
     .to_frame(self)
+class KvLayout(policy, precision, caches, states, paged)
+class KvPool(policy, precision, available, block_tokens, block_bytes, tables, blocks, spare_blocks, tokens, longest, max_len, blocks_per_request)
+    .allocated
+    .concurrency
+    .needed
 class LatentAttention(norm, post_norm, scalars, reused, variant, kind, heads, query_rank, kv_rank, nope_dim, rope_dim, value_dim, window, indexer, form, gate, shares_kv, down_bias, output_bias)
     .DIVIDED
     .LACKS
@@ -162,6 +172,7 @@ class LatentAttention(norm, post_norm, scalars, reused, variant, kind, heads, qu
     .formats_of(self, matrix, precision)
     .has_cache
     .inner_steps(self, hidden, tokens, precision, calls)
+    .kept(self, precision, conv, drafts)
     .matrices(self, hidden)
     .operations(self, hidden, step, precision, calls)
     .params(self, hidden)
@@ -172,12 +183,18 @@ class LatentAttention(norm, post_norm, scalars, reused, variant, kind, heads, qu
     .small_steps(self, hidden, tokens, precision, calls)
     .state_bytes(self, precision)
     .title
+    .token_cache(self, formats)
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
 class Link(name, bandwidth, latency, domain, topology, layout, reduces)
     .among(self, devices)
 class LinkEfficiency(launch, hop, share, half)
     .time(self, *, wire, others, bandwidth)
+class MemoryPolicy(name, share_of, fraction, reserve, peak, step_tokens, logits, activation, block, latent_block, spare_blocks, windows, unified, latents, scaled_latents, keys, values, indexer, state_pages, spare_states, short_conv, conv, draft_tokens, printed)
+    .cache_formats(self, precision)
+    .pool_bytes(self, *, total, weights, activations=0.0, reserve=None)
+    .preset(cls, name, **changes)
+    .tokens_of_block(self, latent)
 class MixtureOfExperts(norm, post_norm, scalars, reused, variant, kind, experts, top_k, width, gated, shared_width, shared_gate, zero_experts, latent, router_width, spread, gathered, router_bias, bias, shared_bias)
     .DIVIDED
     .LACKS
@@ -194,6 +211,7 @@ class MixtureOfExperts(norm, post_norm, scalars, reused, variant, kind, experts,
     .formats_of(self, matrix, precision)
     .has_cache
     .inner_steps(self, hidden, tokens, precision, calls)
+    .kept(self, precision, conv, drafts)
     .matrices(self, hidden)
     .operations(self, hidden, step, precision, calls)
     .params(self, hidden)
@@ -203,6 +221,7 @@ class MixtureOfExperts(norm, post_norm, scalars, reused, variant, kind, experts,
     .small_steps(self, hidden, tokens, precision, calls)
     .state_bytes(self, precision)
     .title
+    .token_cache(self, formats)
     .touched(self, tokens)
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
@@ -252,6 +271,7 @@ class Precision(name, linear, head, kv, attention, state, parts)
     .rest
     .uniform(cls, name)
 class Price(low_per_hour, high_per_hour, date, sources, note)
+class Remedy(change, to, needed)
 class Source(key, title, publisher, url, date)
 class Step(groups)
     .logit_tokens
@@ -273,6 +293,7 @@ class Totals(norm, post_norm, scalars, reused, variant, kind, matrix_weights, kv
     .formats_of(self, matrix, precision)
     .has_cache
     .inner_steps(self, hidden, tokens, precision, calls)
+    .kept(self, precision, conv, drafts)
     .matrices(self, hidden)
     .operations(self, hidden, step, precision, calls)
     .params(self, hidden)
@@ -282,6 +303,7 @@ class Totals(norm, post_norm, scalars, reused, variant, kind, matrix_weights, kv
     .small_steps(self, hidden, tokens, precision, calls)
     .state_bytes(self, precision)
     .title
+    .token_cache(self, formats)
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
 compare(model, gpu, *, batch, context=None, precisions=(None,), efficiency=IDEAL, parallelism=<Parallelism one device>)
@@ -296,10 +318,15 @@ generate(model, gpu, *, prompt, output, batch=1, precision=None, efficiency=IDEA
 gpu(key)
 gpus()
 kv_growth(model, *, contexts, batch=1, precision=None)
+kv_layout(model, *, batch, context, policy, precision=None, parallelism=<Parallelism one device>, draft=None, mtp=False, stage=0)
+kv_pool(model, gpu=None, *, available=None, blocks=None, tokens=None, max_len=None, policy='vllm', precision=None, parallelism=<Parallelism one device>, draft=None, mtp=False)
 module layers
-max_batch(model, gpu, *, context, precision=None, parallelism=<Parallelism one device>)
-max_context(model, gpu, *, batch, precision=None, parallelism=<Parallelism one device>)
-memory(model, gpu, *, batch, context=None, shared_past=0, precision=None, parallelism=<Parallelism one device>)
+max_batch(model, gpu, *, context, precision=None, policy='logical', parallelism=<Parallelism one device>, draft=None, mtp=False)
+max_context(model, gpu, *, batch, precision=None, policy='logical', parallelism=<Parallelism one device>, draft=None, mtp=False)
+max_tokens(model, gpu, *, context, precision=None, policy='logical', parallelism=<Parallelism one device>, draft=None, mtp=False)
+memory(model, gpu, *, batch, context=None, shared_past=0, precision=None, policy='logical', parallelism=<Parallelism one device>, draft=None, mtp=False)
+min_capacity(model, *, batch, context=None, precision=None, policy='logical', parallelism=<Parallelism one device>, draft=None, mtp=False)
+min_devices(model, gpu, *, batch, context=None, precision=None, policy='logical', parallelism=<Parallelism one device>, draft=None, mtp=False)
 model(key)
 models()
 prefill(model, gpu, *, prompt, batch=1, past=0, shared_past=0, logits='last', precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
