@@ -15,7 +15,6 @@ from perfmodel.answers.device_memory import DeviceMemory, Remedy
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.generate import Generation, generate
 from perfmodel.answers.growth import KvGrowth, kv_growth
-from perfmodel.answers.layout import KvLayout, kv_layout
 from perfmodel.answers.memory import (
     max_batch,
     max_context,
@@ -25,7 +24,6 @@ from perfmodel.answers.memory import (
     min_devices,
 )
 from perfmodel.answers.policies import MemoryPolicy
-from perfmodel.answers.pool import KvPool, kv_pool
 from perfmodel.answers.ridges import (
     critical_context,
     gemm_ridge_batch,
@@ -62,6 +60,8 @@ from perfmodel.work.step import Group, Step
 
 if TYPE_CHECKING:
     import perfmodel.interfaces.symbolic as symbolic
+    from perfmodel.answers.layout import KvLayout, kv_layout
+    from perfmodel.answers.pool import KvPool, kv_pool
     from perfmodel.interfaces.sweep import Sweep, sweep
     from perfmodel.sources.huggingface import read_hf, read_precision
 
@@ -141,9 +141,13 @@ __all__ = [
     "units",
 ]
 
-# What needs NumPy or SymPy, and the families of models, are imported when they are first asked for.
+# What needs NumPy or SymPy, pools, and the families of models are imported when first asked for.
 _LAZY = {
+    "KvLayout": "perfmodel.answers.layout",
+    "KvPool": "perfmodel.answers.pool",
     "Sweep": "perfmodel.interfaces.sweep",
+    "kv_layout": "perfmodel.answers.layout",
+    "kv_pool": "perfmodel.answers.pool",
     "read_hf": "perfmodel.sources.huggingface",
     "read_precision": "perfmodel.sources.huggingface",
     "sweep": "perfmodel.interfaces.sweep",

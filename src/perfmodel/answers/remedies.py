@@ -13,7 +13,8 @@ from perfmodel.base.precision import Precision
 from perfmodel.machine.hardware import GpuSpec
 
 # What is tried, from the widest to the narrowest: the cache first, then weights, then both.
-_NARROWER: Final = ("bf16", "bf16+kv8", "fp8", "fp8+kv8", "w4a16", "w4a16+kv8")
+_WEIGHTS: Final = ("bf16", "fp16", "fp8", "int8", "w4a16")
+_NARROWER: Final = tuple(name + kv for name in _WEIGHTS for kv in ("", "+kv8"))
 # Sizes of a tensor group: from one node's devices to a rack's.
 _GROUPS: Final = (1, 2, 4, 8, 16, 32, 64)
 
