@@ -495,6 +495,29 @@ def _():
     yield Figure("57.7520", loaded, loaded * 1.002)
 
 
+# -- vLLM: activation peaks, of which the library knows a floor ------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("source", "model", "step", "printed"),
+    [
+        ("KV-010: 17.98 GiB beside 14.99 of weights", "llama-3.1-8b", 29_000, 17.98 - 14.99),
+        ("KV-055", "qwen2.5-1.5b", 32_768, 2.02),
+        ("KV-047: chunks of 512", "llama-3.1-8b", 512, 0.22),
+        ("KV-058", "phi-4-mini", 2048, 1.83),
+    ],
+)
+def test_an_activation_peak_is_no_less_than_its_widest_operation(source, model, step, printed):
+    rule = policy("vllm", step_tokens=step)
+    held = pm.memory(
+        pm.model(model), pm.gpu("h100-sxm"), batch=1, context=1, precision="bf16", policy=rule
+    )
+    floor = held.activations / GIB
+    assert floor <= printed
+    if step > 10_000:  # a long step without chunks: its widest operation is most of the peak
+        assert floor > 0.8 * printed
+
+
 # -- SGLang ----------------------------------------------------------------------------------------
 
 

@@ -117,6 +117,17 @@ def test_groups_hold_a_window_and_a_step():
     assert pool.tokens == int(1000 / 74 * 1000)
 
 
+def test_a_layout_in_groups_shows_the_blocks_of_each_kind():
+    """A window of 100 and a step of 50 tokens: 11 blocks of 16; 1,000 tokens: 63."""
+    rule = policy("vllm", step_tokens=50)
+    held = pm.kv_layout(alternating(100), batch=3, context=1000, policy=rule)
+    assert [(row.kind, row.cells) for row in held.caches] == [
+        ("window attention", 11 * 16),
+        ("attention", 63 * 16),
+    ]
+    assert held.paged == sum(row.keys + row.values for row in held.caches)
+
+
 def test_other_ways_to_hold_a_window():
     """100 of 1,000 tokens: all of them, 112 in blocks of 16, 256 in cells by 256 with a step."""
     shape, how = alternating(100), {"batch": 1, "context": 1000}
@@ -160,6 +171,10 @@ def test_latents_have_blocks_of_their_own_and_can_be_expanded():
         model, blocks=1, precision="bf16", policy=policy("vllm", latents="expanded")
     )
     assert expanded.block_bytes == 16 * 27 * 16 * (192 + 128) * 2
+    # Its transpose, beside it: 512 numbers without positions.
+    rule = policy("llama.cpp", latents="transposed")
+    (row,) = pm.kv_layout(model, batch=1, context=256, precision="bf16", policy=rule).caches
+    assert (row.keys, row.values) == (256 * 27 * 576 * 2, 256 * 27 * 512 * 2)
     # An fp8 latent, plain and with scales: 576 B, and 512 + 4 * 4 + 64 * 2 = 656 B.
     for scaled, token in ((False, 576), (True, 656)):
         rule = policy("vllm", scaled_latents=scaled)

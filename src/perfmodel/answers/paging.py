@@ -39,6 +39,19 @@ class Tables(NamedTuple):
     groups: int
     tokens: int  # of a block; 0 for states
     window: int | None
+    kinds: tuple[Kind, ...]
+
+
+class Cells(NamedTuple):
+    """What sequences hold in all layers of one kind."""
+
+    kind: Kind
+    rows: int  # one a sequence, or one for all
+    tokens: int  # of each row
+
+    def nbytes(self, token: float) -> float:
+        """What they hold of a part that weighs so much a token and layer [B]."""
+        return self.rows * self.tokens * self.kind.layers * token
 
 
 class Pool(NamedTuple):
@@ -59,6 +72,7 @@ class Pool(NamedTuple):
         return sum(table.groups * self._of_one(table, context) for table in self.tables)
 
     def _of_one(self, table: Tables, context: int) -> int:
+        """Blocks of one sequence in one table [1]."""
         if not table.tokens:
             return self.state_blocks
         if table.window is None:
@@ -67,6 +81,12 @@ class Pool(NamedTuple):
         held = min(context, table.window - 1 + self.step_tokens)
         return -(-held // table.tokens) + 1
 
+    def cells(self, count: int, context: int) -> Iterator[Cells]:
+        """What so many sequences hold of each kind that caches tokens, in whole blocks."""
+        for table in self.tables:
+            for kind in table.kinds if table.tokens else ():
+                yield Cells(kind, count, self._of_one(table, context) * table.tokens)
+
     def longest(self, blocks: int) -> int:
         """Tokens of the longest sequence that so many blocks hold; 0 if none [1]."""
         return largest(lambda context: self.blocks(context) <= blocks)
@@ -74,18 +94,6 @@ class Pool(NamedTuple):
     def tokens(self, blocks: int) -> int:
         """Tokens that so many blocks hold, shared evenly by all tables [1]."""
         return blocks // sum(table.groups for table in self.tables) * self.block_tokens
-
-
-class Cells(NamedTuple):
-    """What sequences hold in all layers of one kind."""
-
-    kind: Kind
-    rows: int  # one a sequence, or one for all
-    tokens: int  # of each row
-
-    def nbytes(self, token: float) -> float:
-        """What they hold of a part that weighs so much a token and layer [B]."""
-        return self.rows * self.tokens * self.kind.layers * token
 
 
 class Layout(NamedTuple):
@@ -123,6 +131,9 @@ class Layout(NamedTuple):
     def cells(self, count: int, context: int) -> Iterator[Cells]:
         """Rows of cells of every kind that caches tokens."""
         policy = self.policy
+        if self.pool is not None and policy.windows == "groups":
+            yield from self.pool.cells(count, context)
+            return
         block = _block_of(self.kinds, policy)
         rows, row = (1, count * context) if policy.unified else (count, context)
         row = _rounded(row, block)
@@ -195,7 +206,7 @@ def _pool(kinds: tuple[Kind, ...], policy: MemoryPolicy) -> Pool | None:
     if policy.windows == "groups" and (states or any(kind.cached.window for kind in caches)):
         tables, nbytes = _grouped(caches, states, tokens)
     else:
-        tables = (Tables(1, tokens, None),)
+        tables = (Tables(1, tokens, None, tuple(caches)),)
         nbytes = tokens * sum(kind.layers * kind.cached.nbytes for kind in caches)
     return Pool(tables, nbytes, policy.state_pages + policy.draft_tokens, policy.step_tokens)
 
@@ -213,18 +224,20 @@ def _grouped(
         # A block of attention must be able to hold a state.
         tokens = max(tokens, _rounded(-(-state // token), _KERNEL_TOKENS))
     page = max(state, tokens * token)
-    layers: dict[tuple[int, int | None], int] = {}
+    members: dict[tuple[int, int | None], list[Kind]] = {}
     for kind in caches:
         own = tokens * kind.cached.nbytes
         # A lighter kind gets longer blocks where that fits exactly, else padded ones.
-        key = (tokens * int(page // own) if page % own == 0 else tokens, kind.cached.window)
-        layers[key] = layers.get(key, 0) + kind.layers
+        length = tokens * int(page // own) if page % own == 0 else tokens
+        members.setdefault((length, kind.cached.window), []).append(kind)
     for kind in states:
-        layers[0, None] = layers.get((0, None), 0) + kind.layers
-    least, most = min(layers.values()), max(layers.values())
+        members.setdefault((0, None), []).append(kind)
+    layers = [sum(kind.layers for kind in kinds) for kinds in members.values()]
+    least, most = min(layers), max(layers)
     size = most if most < _NEARLY_EQUAL * least else least
     tables = tuple(
-        Tables(-(-count // size), length, window) for (length, window), count in layers.items()
+        Tables(-(-count // size), length, window, tuple(kinds))
+        for count, ((length, window), kinds) in zip(layers, members.items(), strict=True)
     )
     return tables, size * page
 

@@ -17,7 +17,7 @@ from perfmodel.base.spec import (
     Spec,
     quantity,
 )
-from perfmodel.work.layers.cached import CacheFormats
+from perfmodel.work.layers.cached import CacheFormats, LatentCache
 
 # An indexer's key in fp8, and a latent in fp8: one fp32 scale for 128 numbers.
 _SCALED_FP8: Final = Format.trusted(name="fp8-g128", bits=8, scale_bits=32, block=128)
@@ -64,8 +64,9 @@ class MemoryPolicy(Spec):
     that share one pool, with the tokens of a step; or in cells, with the tokens of a step."""
     unified: Flag = False
     """Whether all sequences share one row of cells."""
-    latents: Literal["latent", "expanded"] = "latent"
-    """Whether a latent is cached itself, or as the keys and values of every head."""
+    latents: LatentCache = "latent"
+    """Whether a latent is cached itself, with its transpose beside it for the values, or as the
+    keys and values of every head."""
     scaled_latents: Flag = False
     """Whether an fp8 latent has an fp32 scale for 128 numbers, and a bf16 rotary key."""
     keys: Format | None = None
@@ -203,7 +204,7 @@ class MemoryPolicy(Spec):
             values=self.values or kv,
             rotary=rotary,
             indexer=self.indexer or kv,
-            expanded=self.latents == "expanded",
+            latents=self.latents,
         )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias
 
 from perfmodel.base._num import Num
 from perfmodel.base.precision import Format
+
+LatentCache: TypeAlias = Literal["latent", "transposed", "expanded"]
 
 
 class CacheFormats(NamedTuple):
@@ -19,8 +21,9 @@ class CacheFormats(NamedTuple):
     """The rotary key beside a latent."""
     indexer: Format
     """Keys of an indexer."""
-    expanded: bool = False
-    """Whether a latent is cached as the keys and values of every head."""
+    latents: LatentCache = "latent"
+    """Whether a latent is cached itself, with its transpose beside it for the values, or as the
+    keys and values of every head."""
 
 
 class Cached(NamedTuple):

@@ -163,12 +163,14 @@ class LatentAttention(Layer):
 
     def token_cache(self, formats: CacheFormats) -> Cached:
         """Latent and rotary key of one token, or keys and values of all heads; an indexer's key."""
-        keys, values, expanded = 0, 0, formats.expanded
+        keys, values, expanded = 0, 0, formats.latents == "expanded"
         if not self.shares_kv and expanded:
             keys = formats.keys.nbytes(self.heads * (self.nope_dim + self.rope_dim))
             values = formats.values.nbytes(self.heads * self.value_dim)
         elif not self.shares_kv:
             keys = formats.keys.nbytes(self.kv_rank) + formats.rotary.nbytes(self.rope_dim)
+            if formats.latents == "transposed":
+                values = formats.values.nbytes(self.kv_rank)
         if self.indexer is not None:
             keys = keys + formats.indexer.nbytes(self.indexer.cached)
         return Cached(keys, values, window=self.window, latent=not expanded)
