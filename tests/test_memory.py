@@ -98,6 +98,26 @@ def test_llama_cpp_takes_what_is_asked_and_no_more():
     assert held.limit == H100.capacity
 
 
+def test_whole_blocks_of_a_shared_prefix_are_held_once():
+    """1,000 tokens are 63 blocks of 16; of 500 that four sequences share, 31 are whole."""
+    asked = {"batch": 4, "context": 1000, "precision": "bf16", "shared_past": 500}
+    held = pm.memory(LLAMA, H100, policy="vllm", **asked)
+    assert held.paged == (4 * 63 - 3 * 31) * 16 * 131_072
+    assert held.kv == (4 * 1000 - 3 * 500) * 131_072
+    cells = pm.memory(LLAMA, H100, policy="llama.cpp", **asked)
+    assert cells.paged == 4 * 1024 * 131_072  # each sequence has a row of its own
+
+
+def test_a_window_shares_no_blocks():
+    """Four layers of each kind; only those that keep all tokens share 31 of 63 blocks."""
+    asked = {"batch": 4, "context": 1000, "precision": "bf16", "shared_past": 500}
+    block = 4 * 16 * 2 * 2 * 64 * 2
+    for name, mine in {"vllm": 63 + 11, "tensorrt-llm": 63 + 7}.items():
+        rule = policy(name, block=16, step_tokens=50)
+        held = pm.memory(alternating(100), H100, policy=rule, **asked)
+        assert held.paged == (4 * mine - 3 * 31) * block
+
+
 # -- windows, latents, states ----------------------------------------------------------------------
 
 
@@ -422,8 +442,3 @@ def test_an_unknown_policy_names_the_nearest():
         pm.memory(LLAMA, H100, batch=1, context=1, policy="vlm")
     with pytest.raises(pm.errors.InvalidValueError, match="did you mean 'block'"):
         policy("vllm", blok=3)
-
-
-def test_a_shared_prefix_is_counted_by_the_exact_policy_alone():
-    with pytest.raises(pm.errors.InvalidValueError, match="shared_past: expected 0"):
-        pm.memory(LLAMA, H100, batch=2, context=100, shared_past=50, policy="vllm")

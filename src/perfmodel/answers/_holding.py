@@ -104,14 +104,10 @@ def held_by(stage: Stage, gpu: GpuSpec, groups: tuple[Group, ...]) -> DeviceMemo
 def _under(stage: Stage, gpu: GpuSpec, groups: tuple[Group, ...]) -> dict[str, Any]:
     """What a policy of blocks, pools and reserves makes of it."""
     policy, layout, capacity = stage.policy, stage.layout, gpu.capacity
-    for group in groups:
-        if group.shared_past:
-            raise InvalidValueError(
-                f"shared_past: expected 0 under the policy {policy.name}, got {group.shared_past}; "
-                "only the policy logical counts a shared prefix"
-            )
     count = sum(group.count for group in groups)
-    paged = sum(layout.cache(g.count, g.context) for g in groups) + layout.state(count)
+    cache = sum(layout.cache(g.count, g.context) for g in groups)
+    paged = cache + layout.state(count)
+    paged -= sum(layout.saved(g.count, g.shared_past) for g in groups if g.shared_past)
     taken = paged if policy.share_of == "all" else None
     if taken is None and capacity is not None:
         taken = stage.room(capacity, count)

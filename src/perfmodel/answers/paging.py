@@ -32,6 +32,11 @@ class Kind(NamedTuple):
         """Whether it holds a constant state and nothing a token."""
         return not self.cached.nbytes
 
+    @property
+    def clips(self) -> bool:
+        """Whether the oldest tokens are no longer needed at some length."""
+        return self.cached.window is not None or self.cached.chunk is not None
+
 
 class Tables(NamedTuple):
     """Groups of layers that each have a block table of their own, with blocks of equal tokens."""
@@ -112,6 +117,23 @@ class Layout(NamedTuple):
         if self.pool is not None and self.policy.windows == "groups":
             return count * self.pool.blocks(context) * self.pool.block_bytes
         return sum(cells.nbytes(cells.kind.cached.nbytes) for cells in self.cells(count, context))
+
+    def saved(self, count: int, shared: int) -> float:
+        """What so many sequences need not hold again of a prefix that all share [B].
+
+        Whole blocks of layers that keep all tokens; rows of cells share none.
+        """
+        if self.pool is None:
+            return 0.0
+        if self.policy.windows == "groups":
+            tables = [t for t in self.pool.tables if t.tokens and t.window is None]
+            one = self.pool.block_bytes * sum(t.groups * (shared // t.tokens) for t in tables)
+        else:
+            (table,) = self.pool.tables
+            kept = [k for k in table.kinds if self.policy.windows == "full" or not k.clips]
+            tokens = shared // table.tokens * table.tokens
+            one = tokens * sum(kind.layers * kind.cached.nbytes for kind in kept)
+        return float((count - 1) * one)
 
     def slots(self, count: int) -> int:
         """Constant states that are held for so many sequences [1]."""
