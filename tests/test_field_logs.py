@@ -18,7 +18,8 @@ from typing import NamedTuple
 import pytest
 
 import perfmodel as pm
-from perfmodel.base.precision import FORMATS, MatrixFormats
+from perfmodel.base.formats import FORMATS
+from perfmodel.base.precision import MatrixFormats
 
 GIB, MIB = 2**30, 2**20
 FOLDER = os.environ.get("PERFMODEL_REFERENCE_DATA")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perfmodel as pm
@@ -282,6 +282,7 @@ def test_a_pipeline_holds_as_much_as_its_fullest_stage():
 POOLS = [name for name in POLICIES if name != "logical"]
 
 
+@settings(deadline=None, max_examples=50)
 @given(
     name=st.sampled_from(POLICIES), context=st.integers(1, 20_000), room=st.floats(0.2, 20),
     model=st.sampled_from(["llama-3.1-8b", "gpt-oss-20b", "qwen3.5-35b-a3b", "deepseek-v2-lite"]),
@@ -306,6 +307,7 @@ def test_the_largest_size_fits_and_one_more_does_not(name, context, room, model)
     assert batch * context <= tokens < (batch + 1) * context
 
 
+@settings(deadline=None, max_examples=50)
 @given(
     name=st.sampled_from(POLICIES), batch=st.integers(1, 200), context=st.integers(1, 20_000),
     model=st.sampled_from(["llama-3.1-8b", "gpt-oss-20b", "qwen3.6-27b", "falcon-mamba-7b"]),
@@ -321,6 +323,7 @@ def test_the_least_capacity_just_fits(name, batch, context, model):
     assert not short
 
 
+@settings(deadline=None, max_examples=50)
 @given(
     name=st.sampled_from(POOLS), batch=st.integers(1, 200), context=st.integers(1, 20_000),
     model=st.sampled_from(["llama-3.1-8b", "gpt-oss-20b", "gemma-3-4b", "qwen3.5-35b-a3b"]),

@@ -8,7 +8,8 @@ goes into the head and the logits in fp32: ``S (d b + 4 V)``, for one token a se
 from __future__ import annotations
 
 from perfmodel.answers.policies import MemoryPolicy
-from perfmodel.base.precision import FORMATS, MatrixFormats, Precision
+from perfmodel.base.formats import FORMATS
+from perfmodel.base.precision import MatrixFormats, Precision
 from perfmodel.work.forward import forward
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group, Step

@@ -6,7 +6,8 @@ from typing import Any, Final, Literal, TypeAlias
 
 from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base.errors import UnknownKeyError
-from perfmodel.base.precision import FORMATS, Format, Precision
+from perfmodel.base.formats import FORMATS, Format
+from perfmodel.base.precision import Precision
 from perfmodel.base.spec import (
     Count,
     CountOrZero,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple, TypeAlias
 
 from perfmodel.base._num import Num
-from perfmodel.base.precision import Format
+from perfmodel.base.formats import Format
 
 LatentCache: TypeAlias = Literal["latent", "transposed", "expanded"]
 

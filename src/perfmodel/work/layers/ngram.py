@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Final, Literal, Self
 
 from perfmodel.base._num import Num, ceil_div
-from perfmodel.base.precision import Format, Precision
+from perfmodel.base.formats import Format
+from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, quantity
 from perfmodel.work.collective import Collective, all_reduce
 from perfmodel.work.layers.cached import Kept
