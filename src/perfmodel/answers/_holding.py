@@ -8,13 +8,12 @@ from perfmodel.answers._asked import placed
 from perfmodel.answers._stages import Stage, stages_of
 from perfmodel.answers.device_memory import LOGICAL, DeviceMemory
 from perfmodel.answers.policies import PolicyLike, resolve_policy
-from perfmodel.base._num import ceil_div
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.machine.hardware import Cluster, GpuSpec
 from perfmodel.work.parallel import Parallelism
 from perfmodel.work.shape import ModelShape
-from perfmodel.work.step import Group
+from perfmodel.work.step import Group, Step
 
 
 class Holding:
@@ -70,10 +69,7 @@ class Holding:
     def of_groups(self, *groups: Group) -> DeviceMemory:
         """What the device of the fullest stage holds for groups, their new tokens included."""
         if self.split.data > 1:
-            groups = tuple(
-                Group.trusted(**dict(g) | {"count": ceil_div(g.count, self.split.data)})
-                for g in groups
-            )
+            groups = self.split.replica(Step.trusted(groups=groups)).groups
         found = [held_by(stage, self.gpu, groups) for stage in self.stages]
         return found[0] if len(found) == 1 else max(found, key=_overdrawn)
 
