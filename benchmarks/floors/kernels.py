@@ -70,7 +70,12 @@ def computing(preset: str, compute: str) -> Precision:
 
 def matrices(row: Row, gpu: pm.GpuSpec) -> Precision:
     """What the weights of a row are stored in, and the fastest that its kernel may compute in."""
+    if row["dtype"] not in FORMATS:
+        raise NoFloorError(f"weights are stored as {row['dtype']}")
     preset, formats = FORMATS[row["dtype"]]
+    # What SGLang was measured with under this name quantizes its inputs too.
+    if (row["dtype"], row["backend"]) == ("int8_wo", "sglang"):
+        formats = ("int8", *HALF)
     return computing(preset, fastest(gpu, formats))
 
 
@@ -83,9 +88,10 @@ def gemm(row: Row, gpu: pm.GpuSpec) -> list[pm.Operation]:
 
 def attention(row: Row, gpu: pm.GpuSpec) -> list[pm.Operation]:
     """The attention operation of a layer: no projections."""
-    formats = ("fp8",) if row["compute_dtype"] == "fp8" else HALF
     kv = "fp8" if row["kv_dtype"] == "fp8" else "bf16"
-    update = {"attention": fastest(gpu, formats), "name": f"attention in {formats[0]}, {kv}"}
+    # Over a cache in fp8 some kernels compute in fp8, whatever they say.
+    compute = fastest(gpu, ("fp8", *HALF) if "fp8" in (kv, row["compute_dtype"]) else HALF)
+    update = {"attention": compute, "name": f"attention in {compute}, {kv}"}
     precision = Precision.preset("bf16", kv=kv).model_copy(update=update)
     heads, new = int(row["num_heads"]), int(row["q_len"])
     layer: pm.LatentAttention | pm.Attention

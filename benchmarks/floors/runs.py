@@ -55,7 +55,9 @@ def refuse(row: Row) -> None:
     if row["model"].startswith("kernel:"):
         raise NoFloorError("a kernel of unstated sizes")
     if row["metric"] not in METRICS:
-        raise NoFloorError("a bandwidth, worked out from a speed in another row")
+        raise NoFloorError(f"{row['metric']} is no time of a step")
+    if not row["n_gpu"]:
+        raise NoFloorError("the number of devices is not stated")
 
 
 def ends_early(row: Row, run: Run) -> bool:

@@ -61,6 +61,7 @@ def _plain(name: str) -> pm.ModelShape:
         ffn=ffn,
         vocab=vocab,
         gated=gated,
+        tied=not gated,  # those without a gate share the embedding's table
         name=name,
     )
     return shape.with_(window=_WINDOWS.get(name))
@@ -109,8 +110,25 @@ def _dots_llm1() -> pm.ModelShape:
     )
 
 
+def _glm_47_flash() -> pm.ModelShape:
+    """29,943,390,976 parameters, as Transformers counts them."""
+    attention = pm.LatentAttention(
+        heads=20, query_rank=768, kv_rank=512, nope_dim=192, rope_dim=64, value_dim=256
+    )
+    experts = pm.MixtureOfExperts(experts=64, top_k=4, width=1536, shared_width=1536)
+    return pm.ModelShape(
+        name="GLM-4.7-Flash",
+        hidden=2048,
+        vocab=154880,
+        blocks=((1, (attention, pm.FeedForward(width=10240))), (46, (attention, experts))),
+        embedding=pm.Embedding(),
+        head=pm.Head(),
+    )
+
+
 _OTHERS = {
     "google/gemma-2b-it": _gemma_2b,
     "rednote-hilab/dots.llm1.inst": _dots_llm1,
     "tencent/Hunyuan-A13B-Instruct": _hunyuan_a13b,
+    "zai-org/GLM-4.7-Flash": _glm_47_flash,
 }
