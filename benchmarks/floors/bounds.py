@@ -1,17 +1,21 @@
 """The least time of a run: its prefill, its decode steps, or its share of an endless batch.
 
-Several devices count as one with the roofs of all: no split of the work is faster.
+Where a row says how its devices share the work, and the library can divide the model so, the floor
+is that of the division. Else all devices count as one with their roofs: no split is faster.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from itertools import pairwise
 from typing import NamedTuple
 
 import perfmodel as pm
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision
 
+SINGLE = pm.Parallelism()
 PIECES = 16  # of an output, each at its own shortest context
 MANY = 2**20  # sequences that share the weights, so that reading them weighs nothing
 
@@ -23,7 +27,7 @@ class Run(NamedTuple):
     gpu: pm.GpuSpec
     stored: Precision
     devices: float
-    stages: int  # of a pipeline
+    ways: pm.Parallelism | None  # how they share the work; None: not stated, or one device
     at_once: bool  # whether the batch starts together; else requests come and go
     batch: int | None  # or the most that run together; None: not stated
     prompt: int
@@ -47,21 +51,28 @@ def whole(run: Run, batch: int) -> float:
 
 def prefilled(run: Run, batch: int) -> float:
     """The pass over the prompts of a batch [s]."""
-    gpu = joined(run.gpu, run.devices)
-    return _prefill(run.shape, gpu, run.stored, batch, max(run.prompt, 1))
+    return _placed(_prefill, run, batch, max(run.prompt, 1))
 
 
 def decoded(run: Run, batch: int, output: int) -> float:
     """The decode steps after the first token [s]."""
-    # One sequence passes the stages of a pipeline one after another.
-    gpu = joined(run.gpu, run.devices / run.stages if batch == 1 else run.devices)
-    return _decode(run.shape, gpu, run.stored, batch, run.prompt, output - 1)
+    return _placed(_decode, run, batch, run.prompt, output - 1)
 
 
 def flowing(run: Run, output: int) -> float:
     """Prefill and decode steps of one request, when any number shares the weights [s]."""
-    gpu = joined(run.gpu, run.devices)
-    return _flow(run.shape, gpu, run.stored, max(run.prompt, 1), output - 1)
+    return _placed(_flow, run, max(run.prompt, 1), output - 1)
+
+
+def _placed(floor: Callable[..., float], run: Run, *sizes: int) -> float:
+    """A floor on the devices as they share the work, or as one."""
+    together = floor(run.shape, joined(run.gpu, run.devices), run.stored, SINGLE, *sizes)
+    if run.ways is None:
+        return together
+    try:
+        return max(together, floor(run.shape, run.gpu, run.stored, run.ways, *sizes))
+    except InvalidValueError:  # the library cannot divide the model so
+        return together
 
 
 @cache
@@ -78,32 +89,49 @@ def joined(gpu: pm.GpuSpec, devices: float) -> pm.GpuSpec:
 
 @cache
 def _prefill(
-    shape: pm.ModelShape, gpu: pm.GpuSpec, stored: Precision, batch: int, prompt: int
+    shape: pm.ModelShape,
+    gpu: pm.GpuSpec,
+    stored: Precision,
+    ways: pm.Parallelism,
+    batch: int,
+    prompt: int,
 ) -> float:
-    return pm.prefill(shape, gpu, prompt=prompt, batch=batch, precision=stored).floor
+    found = pm.prefill(shape, gpu, prompt=prompt, batch=batch, precision=stored, parallelism=ways)
+    return found.floor
 
 
 @cache
 def _decode(
-    shape: pm.ModelShape, gpu: pm.GpuSpec, stored: Precision, batch: int, prompt: int, steps: int
+    shape: pm.ModelShape,
+    gpu: pm.GpuSpec,
+    stored: Precision,
+    ways: pm.Parallelism,
+    batch: int,
+    prompt: int,
+    steps: int,
 ) -> float:
     pieces = _pieces(prompt + 1, steps)
     if not pieces:
         return 0.0
     contexts = [context for context, _ in pieces]
-    found = pm.sweep(shape, gpu, batch=batch, context=contexts, precision=stored)
+    found = pm.sweep(shape, gpu, batch=batch, context=contexts, precision=stored, parallelism=ways)
     return float(sum(n * floor for (_, n), floor in zip(pieces, found.floor, strict=True)))
 
 
 @cache
 def _flow(
-    shape: pm.ModelShape, gpu: pm.GpuSpec, stored: Precision, prompt: int, steps: int
+    shape: pm.ModelShape,
+    gpu: pm.GpuSpec,
+    stored: Precision,
+    ways: pm.Parallelism,
+    prompt: int,
+    steps: int,
 ) -> float:
     groups = [pm.Group(count=MANY, new=prompt)]
     for context, n in _pieces(prompt + 1, steps):
         groups.append(pm.Group(count=MANY * n, new=1, past=context - 1))
     step = pm.Step(groups=tuple(groups))
-    return pm.estimate(shape, gpu, step, precision=stored).floor / MANY
+    return pm.estimate(shape, gpu, step, precision=stored, parallelism=ways).floor / MANY
 
 
 def _pieces(first: int, steps: int) -> list[tuple[int, int]]:

@@ -114,16 +114,15 @@ def experts(row: Row, gpu: pm.GpuSpec) -> list[pm.Operation]:
     """The experts that one device holds, and its share of the tokens."""
     devices, slices = int(row["moe_ep_size"]), int(row["moe_tp_size"])
     top_k, tokens = int(row["topk"]), int(row["num_tokens"])
-    chosen = max(1, top_k // devices)  # of its own, by a token that comes here
+    if tokens * top_k < devices:
+        raise NoFloorError("fewer choices than devices: none may come here")
     layer = pm.MixtureOfExperts(
-        experts=int(row["num_experts"]) // devices,
-        top_k=chosen,
+        experts=int(row["num_experts"]),
+        top_k=top_k,
         width=int(row["inter_size"]) // slices,
         gated=row["gated"] == "True",
+        spread=devices,
     )
-    here = tokens * top_k // (devices * chosen)
-    if not here:
-        raise NoFloorError("fewer choices than devices: none may come here")
-    step = pm.Step(groups=(pm.Group(count=here, new=1),))
+    step = pm.Step(groups=(pm.Group(count=tokens, new=1),))
     found = layer.operations(int(row["hidden_size"]), step, matrices(row, gpu), 1)
     return [op for op in found if op.kind == "experts"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import perfmodel as pm
 from floors.bounds import MANY, Run, decoded, flowing, prefilled, whole
 from floors.checks import Check, NoFloorError, Row, Unchecked, chip, rows
 from floors.shapes import POSITIONS, model
@@ -56,7 +57,7 @@ def refuse(row: Row) -> None:
         raise NoFloorError("a kernel of unstated sizes")
     if row["metric"] not in METRICS:
         raise NoFloorError(f"{row['metric']} is no time of a step")
-    if not row["n_gpu"]:
+    if not row["n_gpu"].isdigit():
         raise NoFloorError("the number of devices is not stated")
 
 
@@ -71,22 +72,35 @@ def read(file: str, row: Row) -> Run:
     gpu, shape = chip(row["gpu"]), model(row["model"])
     if shape is None:
         raise NoFloorError(f"no model {row['model']}")
-    batch, prompt, output = (
-        int(row[name]) if row[name].isdigit() else None
-        for name in ("batch_or_concurrency", "input_tokens", "output_tokens")
-    )
+    names = ("batch_or_concurrency", "input_tokens", "output_tokens")
+    batch, prompt, output = (number(row[name]) for name in names)
     half = row["gpu"].endswith("1GCD")  # one of the two devices of a package
     return Run(
         shape=shape,
         gpu=gpu,
         stored=precision(row["weight_dtype"], row["kv_dtype"], gpu),
         devices=0.5 if half else int(row["n_gpu"]),
-        stages=int(row["pp"] or 1),
+        ways=division(row),
         at_once=file not in SERVED,
         batch=batch,
         prompt=prompt or 0,
         output=output,
     )
+
+
+def division(row: Row) -> pm.Parallelism | None:
+    """How the devices share the work, if that accounts for all of them."""
+    devices, tensor, stages = (number(row[name]) or 1 for name in ("n_gpu", "tp", "pp"))
+    if devices == 1 or tensor * stages != devices:
+        return None
+    expert = number(row["ep"]) or 1
+    within = tensor % expert == 0
+    return pm.Parallelism(tensor=tensor, pipeline=stages, expert=expert if within else 1)
+
+
+def number(text: str) -> int | None:
+    """A count, where a cell holds one."""
+    return int(text) if text.isdigit() else None
 
 
 # -- one reading a metric -------------------------------------------------------------------------
