@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import perfmodel as pm
-from floors.bounds import MANY, Run, decoded, flowing, prefilled, whole
+from floors.bounds import MANY, Run, decoded, flowing, joined, prefilled, whole
 from floors.checks import Check, NoFloorError, Row, Unchecked, chip, rows
 from floors.shapes import POSITIONS, model
 from floors.storage import precision
 from perfmodel.base.errors import PerfModelError
+from perfmodel.roofline import memory_time
 
 # Files whose requests come and go, so many at most together; in the others a batch starts at once.
 SERVED = {"deepseek_serving", "lmdeploy_a100", "serving_docs_excerpts", "tpu_google", "vllm_blog"}
@@ -167,6 +168,13 @@ def of_all(row: Row, run: Run) -> Pair:
     return seconds * output, max(steps, flowing(run, output))
 
 
+def of_bandwidth(row: Row, run: Run) -> Pair:
+    """Gigabytes of weights a second that each device is said to read."""
+    one = joined(run.gpu, min(run.devices, 1))
+    read = memory_time(nbytes=1e9, bandwidth=one.memory_bandwidth)
+    return 1 / float(row["value"]), read
+
+
 METRICS: dict[str, Callable[[Row, Run], Pair]] = {
     "e2e_latency_ms": of_run,
     "total_tok_s": of_both,
@@ -177,4 +185,5 @@ METRICS: dict[str, Callable[[Row, Run], Pair]] = {
     "decode_tok_s_total": of_all,
     "output_tok_s_total": of_all,
     "output_tok_s_per_gpu": of_all,
+    "kernel_gb_s": of_bandwidth,
 }

@@ -14,7 +14,7 @@ from perfmodel.base.precision import FORMATS, Format, MatrixFormats, Precision
 HALF = ("bf16", "fp16")
 # Kernels of some engines sum fp16 products in fp16, which consumer chips do twice as fast.
 HALF16 = ("fp16_acc16", *HALF)
-FP8 = ("fp8", *HALF)
+FP8 = ("fp8", "fp8_acc16", *HALF)
 # llama.cpp quantizes activations to int8 where a chip has units for it.
 INT8 = ("int8", *HALF16)
 
