@@ -9,7 +9,8 @@ from functools import cache
 
 import perfmodel as pm
 from floors.checks import NoFloorError, fastest
-from perfmodel.base.precision import FORMATS, Format, MatrixFormats, Precision
+from perfmodel.base.formats import FORMATS, Format
+from perfmodel.base.precision import MatrixFormats, Precision
 
 HALF = ("bf16", "fp16")
 # Kernels of some engines sum fp16 products in fp16, which consumer chips do twice as fast.

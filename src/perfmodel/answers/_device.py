@@ -18,7 +18,7 @@ from perfmodel.work.operation import Operation
 from perfmodel.work.parallel import SINGLE
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.shard import collectives, shard
-from perfmodel.work.step import Step
+from perfmodel.work.step import Group, Step
 
 if TYPE_CHECKING:
     from perfmodel.answers.estimate import Estimate
@@ -88,21 +88,14 @@ class Device:
     It works on one micro-batch at a time; its calls are those of all of them.
     """
 
-    def __init__(self, asked: Estimate, shape: ModelShape, stage: int) -> None:
+    def __init__(
+        self, asked: Estimate, shape: ModelShape, stage: int, step: Step, passes: Num
+    ) -> None:
         self._asked = asked
         self._shape = shape
         self._stage = stage
-
-    @cached_property
-    def passes(self) -> Num:
-        """Micro-batches that follow each other [1]."""
-        return self._asked.parallelism.micro_batches_of(self._asked.step.sequences)
-
-    @cached_property
-    def _step(self) -> Step:
-        asked = self._asked
-        alone = asked.parallelism is SINGLE
-        return asked.step if alone else asked.parallelism.micro_batch(asked.step)
+        self._step = step
+        self.passes = passes  # micro-batches that follow each other, each of them such a step
 
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
@@ -266,10 +259,29 @@ def _repeated(one: Work, times: Num) -> Work:
 
 def devices_of(asked: Estimate) -> tuple[Device, ...]:
     """One device of each stage."""
-    if asked.parallelism is SINGLE:
-        return (Device(asked, asked.model, 0),)
+    ways, step = asked.parallelism, asked.step
+    if ways is SINGLE:
+        return (Device(asked, asked.model, 0, step, 1),)
+    return _staged(asked, ways.micro_batch(step), ways.micro_batches_of(step.sequences))
+
+
+def _staged(asked: Estimate, step: Step, passes: Num) -> tuple[Device, ...]:
+    """One device of each stage, which so many such micro-batches pass."""
     shapes = shard(asked.model, asked.parallelism)
-    return tuple(Device(asked, shape, stage) for stage, shape in enumerate(shapes))
+    return tuple(Device(asked, shape, i, step, passes) for i, shape in enumerate(shapes))
+
+
+def least_in_chunks(asked: Estimate) -> Num:
+    """What stages take at least where prompts may come in chunks that follow each other [s].
+
+    Even those of one sequence do: then each stage has its own work to do, and one token must pass
+    them all.
+    """
+    one = Group.trusted(count=1, new=1, past=0, logits=0, shared_past=0)
+    longest = sum([stage.floor for stage in _staged(asked, Step.trusted(groups=(one,)), 1)])
+    for stage in _staged(asked, asked.parallelism.replica(asked.step), 1):
+        longest = maximum(longest, stage.floor)
+    return longest
 
 
 def slowest(devices: tuple[Device, ...]) -> Device:

@@ -14,6 +14,7 @@ from perfmodel.answers._device import (
     OperationTime,
     Sums,
     devices_of,
+    least_in_chunks,
     piped,
     slowest,
     slowest_sums,
@@ -153,8 +154,11 @@ class Estimate(Spec):
 
         The largest of all matrix FLOPs at their peaks, the compulsory bytes at the bandwidth, and
         the compulsory bytes at the links: weights (of experts, the fewest that a batch can touch)
-        and KV, not activations. Norms and their like may run beside the matrix units.
+        and KV, not activations. Norms and their like may run beside the matrix units. Of prompts on
+        stages: an engine may send chunks of one after another.
         """
+        if self.parallelism.pipeline > 1 and self.phase != "decode":
+            return least_in_chunks(self)  # type: ignore[no-any-return]
         return self._piped([device.floor for device in self._devices])
 
     def _piped(self, times: list[float]) -> float:
