@@ -626,6 +626,16 @@ def test_an_all_reduce_across_nodes_runs_in_two_levels():
     assert shot.legs(8) == ((7 * size, 1), (8 * size, 1))
 
 
+def test_a_group_that_nodes_cannot_hold_is_cut_into_equal_parts():
+    """12 devices, 8 a node: three parts of 4 that stand together, so 2/3 of a quarter crosses."""
+    cluster = pm.Cluster(gpu=H100, per_node=8, nodes=2, link=pm.Link(bandwidth=50e9))
+    model = pm.ModelShape.dense(layers=1, hidden=96, heads=48, kv_heads=12, ffn=96)
+    est = pm.decode(model, cluster, batch=1, context=1, parallelism=Parallelism(tensor=12))
+    size = 96 * 2
+    for row in est.exchanges():
+        assert close(row.wire, 2 * 3 / 4 * size + 2 * 2 / 3 * size / 4)
+
+
 def test_a_pair_of_a_mesh_shares_one_of_seven_links():
     """An MI300X has 7 links of 64 GB/s, one to each other device of its node."""
     link = pm.Link(name="Infinity Fabric", bandwidth=448e9, domain=8, topology="mesh")
@@ -724,8 +734,12 @@ def test_an_uneven_pipeline_waits_for_its_slowest_stage():
     ways = Parallelism(pipeline=3, stages=(2, 2, 5), **SILENT)
     est = pm.decode(model, H100, batch=3, context=256, parallelism=ways)
     assert est.time == max(device.sums.time for device in est._devices)
-    first = est._devices[0].sums.time
-    assert close(est.time, 5 / 2 * first)
+    first, _, last = (device.sums for device in est._devices)
+    assert close(est.time, 5 / 2 * first.time)
+    # What is told of the step is what its slowest stage does, of a sweep too.
+    assert (est.flops, est.compute_time) == (last.flops, last.compute_time)
+    table = pm.sweep(model, H100, batch=[3], context=[256], parallelism=ways)
+    assert table.flops[0] == last.flops
 
 
 # -- witnesses from outside ------------------------------------------------------------------------
@@ -1007,6 +1021,14 @@ def test_a_cluster_of_nodes_needs_a_network():
         pm.Cluster(gpu=H100, per_node=8, nodes=2)
     with pytest.raises(pm.errors.InvalidValueError, match=r"at most 8 devices"):
         pm.Cluster(gpu=H100, per_node=16)
+
+
+def test_a_switch_that_does_not_add_up_is_refused_where_it_would_have_to():
+    ways = Parallelism(tensor=8, all_reduce="in-switch")
+    with pytest.raises(pm.errors.InvalidValueError, match=r"NVLink 4 does not add up"):
+        pm.decode(LLAMA_70B, H100, batch=1, context=1, parallelism=ways)
+    stages = Parallelism(pipeline=8, all_reduce="in-switch")
+    assert pm.decode(LLAMA_70B, H100, batch=1, context=1, parallelism=stages).time > 0
 
 
 def test_a_collective_is_a_record_like_others():

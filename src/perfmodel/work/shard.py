@@ -215,6 +215,6 @@ def _one(
         least_nbytes=nbytes if handed else 0,
         group=2 if handed else parallelism.tensor,
         calls=1,
-        algorithm=parallelism.all_reduce,
+        algorithm="ring",
         tokens=tokens,
     )
