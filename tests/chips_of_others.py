@@ -70,6 +70,10 @@ FAMILIES = {
         {"fp16": 1, "bf16": 1, "fp8": 58.8 / 31.1, "mxfp8": 58.8 / 31.1, "mxfp4": 114.1 / 31.1},
     ),
     "TSP": (None, None, {"fp16": 1, "int8": 4}),
+    # Two passes over a multiplier of 8 bits for fp16; its fp8 is printed as 262 beside 74.
+    "Wormhole": (1024, None, {"fp16": 1, "fp8": 262 / 74}),
+    "Blackhole": (2048, None, {"fp16": 1, "fp8": 2}),
+    "SN40L": (None, None, {"bf16": 1}),
     "WSE-3": (None, None, {"fp16": 1}),
     "Sapphire Rapids": (1024, None, {"fp32": 1 / 16, "bf16": 1, "int8": 2}),
     "Granite Rapids": (1024, None, {"fp32": 1 / 16, "fp16": 1, "bf16": 1, "int8": 2}),
@@ -81,6 +85,7 @@ FAMILIES = {
 CHIPS = {
     "mi100": ("CDNA 1", 120, 1.502e9, 1.502e9),
     "mi210": ("CDNA 2", 104, 1.700e9, 1.700e9),
+    "mi250": ("CDNA 2", 208, 1.700e9, 1.700e9),
     "mi250x": ("CDNA 2", 220, 1.700e9, 1.700e9),
     "mi300a": ("CDNA 3", 228, 2.100e9, 2.100e9),
     "mi325x": ("CDNA 3", 304, 2.100e9, 2.100e9),
@@ -107,20 +112,26 @@ CHIPS = {
     "trainium2": ("NeuronCore-v3", 8, None, None),
     "trainium3": ("NeuronCore-v4", 8, None, None),
     "apple-m1": ("Apple", 8, None, None),
+    "apple-m1-7-core": ("Apple", 7, None, None),
     "apple-m1-pro": ("Apple", 16, None, None),
+    "apple-m1-pro-14-core": ("Apple", 14, None, None),
     "apple-m1-max": ("Apple", 32, None, None),
+    "apple-m1-max-24-core": ("Apple", 24, None, None),
     "apple-m1-ultra": ("Apple", 64, None, None),
     "apple-m2": ("Apple", 10, None, None),
     "apple-m2-pro": ("Apple", 19, None, None),
     "apple-m2-max": ("Apple", 38, None, None),
     "apple-m2-ultra": ("Apple", 76, None, None),
+    "apple-m2-ultra-60-core": ("Apple", 60, None, None),
     "apple-m3": ("Apple", 10, None, None),
     "apple-m3-pro": ("Apple", 18, None, None),
     "apple-m3-max": ("Apple", 40, None, None),
+    "apple-m3-max-30-core": ("Apple", 30, None, None),
     "apple-m3-ultra": ("Apple", 80, None, None),
     "apple-m4": ("Apple", 10, None, None),
     "apple-m4-pro": ("Apple", 20, None, None),
     "apple-m4-max": ("Apple", 40, None, None),
+    "apple-m4-max-32-core": ("Apple", 32, None, None),
     "apple-m5": ("Apple, matrix units", 10, None, None),
     "apple-m5-max": ("Apple, matrix units", 40, None, None),
     "ascend-910b2": ("Da Vinci", 24, None, None),
@@ -130,6 +141,10 @@ CHIPS = {
     "ascend-950dt": ("Ascend 950", None, None, None),
     "groq-lpu-v1": ("TSP", None, None, None),
     "cerebras-wse3": ("WSE-3", 900_000, None, None),
+    "wormhole-n150": ("Wormhole", 72, 1.000e9, 1.000e9),
+    "blackhole-p100": ("Blackhole", 120, 1.350e9, 1.350e9),
+    "blackhole-p150": ("Blackhole", 140, 1.350e9, 1.350e9),
+    "sn40l": ("SN40L", 1040, None, None),
     "xeon-8480plus": ("Sapphire Rapids", 56, 2.000e9, None),
     "xeon-6980p": ("Granite Rapids", 128, 2.000e9, None),
     "epyc-9654": ("Zen 4", 96, 3.550e9, 3.550e9),
@@ -151,6 +166,7 @@ SPARSE = {
 BUSES = {
     "mi100": (4096, 2.4e9),
     "mi210": (4096, 3.2e9),
+    "mi250": (8192, 3.2e9),
     "mi250x": (8192, 3.2e9),
     "mi300a": (8192, 5.2e9),
     "mi325x": (8192, 6.0e9),
@@ -166,22 +182,31 @@ BUSES = {
     "arc-b580": (192, 19e9),
     "arc-pro-b60": (192, 19e9),
     "apple-m1": (128, 4.266e9),
+    "apple-m1-7-core": (128, 4.266e9),
     "apple-m1-pro": (256, 6.4e9),
+    "apple-m1-pro-14-core": (256, 6.4e9),
     "apple-m1-max": (512, 6.4e9),
+    "apple-m1-max-24-core": (512, 6.4e9),
     "apple-m1-ultra": (1024, 6.4e9),
     "apple-m2": (128, 6.4e9),
     "apple-m2-pro": (256, 6.4e9),
     "apple-m2-max": (512, 6.4e9),
     "apple-m2-ultra": (1024, 6.4e9),
+    "apple-m2-ultra-60-core": (1024, 6.4e9),
     "apple-m3": (128, 6.4e9),
     "apple-m3-pro": (192, 6.4e9),
     "apple-m3-max": (512, 6.4e9),
+    "apple-m3-max-30-core": (384, 6.4e9),
     "apple-m3-ultra": (1024, 6.4e9),
     "apple-m4": (128, 7.5e9),
     "apple-m4-pro": (256, 8.533e9),
     "apple-m4-max": (512, 8.533e9),
+    "apple-m4-max-32-core": (384, 8.533e9),
     "apple-m5": (128, 9.6e9),
     "apple-m5-max": (512, 9.6e9),
+    "wormhole-n150": (192, 12e9),
+    "blackhole-p100": (224, 16e9),
+    "blackhole-p150": (256, 16e9),
     # Channels of 64 bits.
     "xeon-8480plus": (8 * 64, 4.8e9),
     "xeon-6980p": (12 * 64, 8.8e9),
@@ -192,13 +217,15 @@ BUSES = {
 NO_BUS = {
     "mi455x", "tpu-v3", "tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7", "inferentia2",
     "trainium1", "trainium2", "trainium3", "ascend-910b2", "ascend-910b3", "ascend-910b4",
-    "ascend-910c", "ascend-950dt", "groq-lpu-v1", "cerebras-wse3",
+    "ascend-910c", "ascend-950dt", "groq-lpu-v1", "cerebras-wse3", "sn40l",
 }  # fmt: skip
 ROUNDED = {
     **dict.fromkeys(("mi325x", "mi350x", "mi355x"), 0.9766),  # 6 of 6.144, 8 of 8.192 TB/s
     # 400 of 409.6 GB/s and its multiples; newer ones are printed in full.
     **{f"apple-m{n}-{size}": 0.9766 for n in (1, 2) for size in ("pro", "max", "ultra")},
     **dict.fromkeys(("apple-m2", "apple-m3", "apple-m3-pro", "apple-m3-max"), 0.9766),
+    **dict.fromkeys(("apple-m1-pro-14-core", "apple-m1-max-24-core"), 0.9766),
+    **dict.fromkeys(("apple-m2-ultra-60-core", "apple-m3-max-30-core"), 0.9766),
 }
 
 # Links of TPUs as Google's pages say: the scaling book has a tenth less of v5e, v5p and v6e. Where
@@ -206,6 +233,7 @@ ROUNDED = {
 LINKS = {
     "mi100": (3, 46e9, 4),
     "mi210": (3, 50e9, 4),
+    "mi250": (6, 50e9, 4),
     "mi250x": (7, 50e9, 8),
     "mi300a": (6, 64e9, 4),
     "mi300x": (7, 64e9, 8),
@@ -239,13 +267,37 @@ NO_HOST_LINK = {
     **{key: SHARED for key in CHIPS if key.startswith("apple")},
     **dict.fromkeys(("xeon-8480plus", "xeon-6980p", "epyc-9654", "epyc-9755", "graviton4"), HOST),
     **{key: "nobody states it" for key in CHIPS if key.startswith("tpu")},
-    **dict.fromkeys(("trainium3", "ascend-950dt", "cerebras-wse3"), "nobody states it"),
+    **dict.fromkeys(("trainium3", "ascend-950dt", "cerebras-wse3", "sn40l"), "nobody states it"),
 }
 
 # Caches that do not nest: private ones of all cores together against a shared one.
 PRIVATE_CACHES = {"xeon-8480plus", "graviton4"}
 
-REFERENCE_IDS = {key: key for key in CHIPS} | {
+# Chips that the reference table has no row for.
+UNLISTED = {
+    "mi250", "apple-m1-7-core", "apple-m1-pro-14-core", "apple-m1-max-24-core",
+    "apple-m2-ultra-60-core", "apple-m3-max-30-core", "apple-m4-max-32-core", "wormhole-n150",
+    "blackhole-p100", "blackhole-p150", "sn40l",
+}  # fmt: skip
+
+# What another list than the catalog's says of them, as in test_chips.py: HMC and Notebookcheck of
+# Apple's, ROCm of the MI250X beside the MI250, half an n300, a news item on the Blackhole cards,
+# Hot Chips of sixteen SN40L.
+SECOND = {
+    "mi250": (3.2768e12, None, None),
+    "apple-m1-7-core": (68.25e9, None, None),
+    "apple-m1-pro-14-core": (200e9, None, 4.6e12),
+    "apple-m1-max-24-core": (400e9, None, 7.96e12),
+    "apple-m2-ultra-60-core": (800e9, None, 21.47e12),
+    "apple-m3-max-30-core": (300e9, None, 10.74e12),
+    "apple-m4-max-32-core": (410e9, None, None),
+    "wormhole-n150": (576e9 / 2, None, None),
+    "blackhole-p100": (448e9, None, None),
+    "blackhole-p150": (512e9, None, None),
+    "sn40l": (25.6e12 / 16, None, None),
+}
+
+REFERENCE_IDS = {key: key for key in CHIPS if key not in UNLISTED} | {
     "mi100": "mi100-32gb",
     "mi210": "mi210-64gb",
     "mi250x": "mi250x-128gb",
@@ -268,7 +320,7 @@ REFERENCE_IDS = {key: key for key in CHIPS} | {
 UNPRINTED = "no clock: the table divides the peak by the units"
 BASE = "the table's is the base clock"
 DIFFERS = {
-    **{(key, "matrix_clock"): UNPRINTED for key in CHIPS if key.startswith("apple")},
+    **{(key, "matrix_clock"): UNPRINTED for key in REFERENCE_IDS if key.startswith("apple")},
     **{(key, "link.domain"): "no bandwidth" for key in ("max-1550", "groq-lpu-v1")},
     **{(key, "boost_clock"): BASE for key in ("xeon-8480plus", "xeon-6980p", "epyc-9755")},
     **{

@@ -127,15 +127,22 @@ CHIPS = {
     "a10g": Chip("GA102, halved", 80, 1.710e9, 1.710e9),
     "rtx-a6000": Chip("GA102", 84, 1.800e9, 1.800e9),
     "rtx-3060-12gb": Chip("GeForce 30", 28, 1.777e9, 1.777e9),
+    "rtx-3070": Chip("GeForce 30", 46, 1.725e9, 1.725e9),
+    "rtx-3080-10gb": Chip("GeForce 30", 68, 1.710e9, 1.710e9),
+    "rtx-3080-ti": Chip("GeForce 30", 80, 1.665e9, 1.665e9),
+    "rtx-3090-ti": Chip("GeForce 30", 84, 1.860e9, 1.860e9),
     "rtx-3090": Chip("GeForce 30", 82, 1.695e9, 1.695e9),
     "jetson-agx-orin": Chip("Orin", 16, 1.300e9, 1.300e9),
     "l4": Chip("Ada", 58, 2.040e9, 2.040e9),
     "l40": Chip("Ada, halved", 142, 2.490e9, 2.490e9),
     "l40s": Chip("Ada", 142, 2.520e9, 2.520e9),
     "l20": Chip("Ada, halved", 92, 2.520e9, 2.520e9),
+    "rtx-4000-ada": Chip("Ada", 48, 2.175e9, 2.175e9),
+    "rtx-5000-ada": Chip("Ada", 100, 2.550e9, 2.550e9),
     "rtx-6000-ada": Chip("Ada", 142, 2.505e9, 2.505e9),
     "rtx-4060-ti-16gb": Chip("GeForce 40", 34, 2.535e9, 2.535e9),
     "rtx-4070": Chip("GeForce 40", 46, 2.475e9, 2.475e9),
+    "rtx-4070-ti": Chip("GeForce 40", 60, 2.610e9, 2.610e9),
     "rtx-4080": Chip("GeForce 40", 76, 2.505e9, 2.505e9),
     "rtx-4090": Chip("GeForce 40", 128, 2.520e9, 2.520e9),
     "h100-sxm": Chip("Hopper", 132, 1.830e9, 1.980e9),
@@ -196,10 +203,43 @@ SPARSE = {
         "int8": 569,
         "int4": 1138,
     },
+    "rtx-3070": {
+        "tf32": 40.6,
+        "fp16": 81.3,
+        "bf16": 81.3,
+        "fp16_acc16": 163,
+        "int8": 325,
+        "int4": 650,
+    },
+    "rtx-3080-10gb": {
+        "tf32": 59.5,
+        "fp16": 119,
+        "bf16": 119,
+        "fp16_acc16": 238,
+        "int8": 476,
+        "int4": 953,
+    },
+    "rtx-3090-ti": {
+        "tf32": 80,
+        "fp16": 160,
+        "bf16": 160,
+        "fp16_acc16": 320,
+        "int8": 640,
+        "int4": 1280,
+    },
     "jetson-agx-orin": {"int8": 170},
     "l4": {"tf32": 120, "fp16": 242, "bf16": 242, "fp8": 485, "int8": 485, "int4": 969},
     "l40": {"tf32": 181, "fp16": 362.1, "bf16": 362.1, "fp8": 724, "int8": 724, "int4": 1448},
     "l40s": {"tf32": 366, "fp16": 733, "bf16": 733, "fp8": 1466, "int8": 1466, "int4": 1466},
+    "rtx-4000-ada": {"tf32": 107, "fp16": 214, "bf16": 214, "fp8": 428, "int8": 428, "int4": 855},
+    "rtx-5000-ada": {
+        "tf32": 261,
+        "fp16": 522,
+        "bf16": 522,
+        "fp8": 1044,
+        "int8": 1044,
+        "int4": 2089,
+    },
     "rtx-6000-ada": {
         "tf32": 364,
         "fp16": 728.5,
@@ -209,6 +249,7 @@ SPARSE = {
         "int4": 2914,
     },
     "rtx-4070": {"tf32": 58.3, "fp16": 117, "bf16": 117, "fp8": 233, "fp8_acc16": 466, "int8": 466},
+    "rtx-4070-ti": {"tf32": 80, "fp16": 160, "bf16": 160, "fp8_acc16": 641, "int8": 641},
     "rtx-4080": {"tf32": 97.5, "fp16": 195, "bf16": 195, "fp8": 390, "fp8_acc16": 780, "int8": 780},
     "rtx-4090": {
         "tf32": 165.2,
@@ -283,15 +324,22 @@ BUSES = {
     "a10g": (384, 12.5e9),
     "rtx-a6000": (384, 16e9),
     "rtx-3060-12gb": (192, 15e9),
+    "rtx-3070": (256, 14e9),
+    "rtx-3080-10gb": (320, 19e9),
+    "rtx-3080-ti": (384, 19e9),
+    "rtx-3090-ti": (384, 21e9),
     "rtx-3090": (384, 19.5e9),
     "jetson-agx-orin": (256, 6.4e9),
     "l4": (192, 12.5e9),
     "l40": (384, 18e9),
     "l40s": (384, 18e9),
     "l20": (384, 18e9),
+    "rtx-4000-ada": (160, 18e9),
+    "rtx-5000-ada": (256, 18e9),
     "rtx-6000-ada": (384, 20e9),
     "rtx-4060-ti-16gb": (128, 18e9),
     "rtx-4070": (192, 21e9),
+    "rtx-4070-ti": (192, 21e9),
     "rtx-4080": (256, 22.4e9),
     "rtx-4090": (384, 21e9),
     "h100-sxm": (5120, 5.238e9),
@@ -336,6 +384,7 @@ LINKS = {
     "a40": (4, 14.0625e9, 2),
     "rtx-a6000": (4, 14.0625e9, 2),
     "rtx-3090": (4, 14.0625e9, 2),
+    "rtx-3090-ti": (4, 14.0625e9, 2),
     "h100-sxm": (18, 25e9, 8),
     "h100-pcie": (12, 25e9, 2),
     "h100-nvl": (12, 25e9, 2),
@@ -376,12 +425,22 @@ def test_every_chip_has_its_rows_and_every_row_a_chip():
     for name, needed in (
         ("CHIPS", set(CHIPS)),
         ("BUSES or NO_BUS", set(BUSES) | NO_BUS),
-        ("REFERENCE_IDS", set(REFERENCE_IDS)),
+        ("REFERENCE_IDS or UNLISTED", set(REFERENCE_IDS) | UNLISTED),
+        ("REFERENCE_IDS or SECOND", set(REFERENCE_IDS) | set(SECOND)),
     ):
         assert not keys - needed, f"{name} needs a row for: {', '.join(sorted(keys - needed))}"
     named = set(CHIPS) | set(BUSES) | NO_BUS | set(REFERENCE_IDS) | set(UNSTATED) | set(SPARSE)
-    named |= set(ROUNDED) | set(LINKS) | REDUCES | set(OTHER_HOST_LINKS) | NO_HOST_LINK
+    named |= (
+        UNLISTED
+        | set(SECOND)
+        | set(ROUNDED)
+        | set(LINKS)
+        | REDUCES
+        | set(OTHER_HOST_LINKS)
+        | NO_HOST_LINK
+    )
     named |= {key for key, _ in [*ODD, *NOT_HALVED, *DIFFERS]}
+    assert not UNLISTED & set(REFERENCE_IDS)
     assert not named - keys, f"rows of no chip: {', '.join(sorted(named - keys))}"
 
 
@@ -598,6 +657,24 @@ REFERENCE_IDS = {
     "mi300x": "mi300x-192gb",
 } | others.REFERENCE_IDS
 
+# Chips that the reference table has no row for, and what a second list says of them: bandwidth
+# [B/s], power [W] and fp32 of the vector units [FLOP/s]. TopCPU of Ada's workstation cards, the
+# KPU-Simulator of the GeForce 30 series (of the 3080 Ti a list of CYBIRD-D, which has no peaks),
+# nvidia-smi of the 4070 Ti's power.
+UNLISTED = {
+    "rtx-3070", "rtx-3080-10gb", "rtx-3080-ti", "rtx-3090-ti", "rtx-4070-ti", "rtx-4000-ada",
+    "rtx-5000-ada",
+} | others.UNLISTED  # fmt: skip
+SECOND = {
+    "rtx-3070": (448e9, 220, 20.4e12),
+    "rtx-3080-10gb": (760e9, 320, 29.8e12),
+    "rtx-3080-ti": (912e9, 350, None),
+    "rtx-3090-ti": (1008e9, 450, 40.0e12),
+    "rtx-4070-ti": (504e9, 285, 40e12),
+    "rtx-4000-ada": (360e9, 130, 26.73e12),
+    "rtx-5000-ada": (576e9, 250, 65.28e12),
+} | others.SECOND
+
 # Vendors all of whose rows are in the catalog.
 COMPLETE = {
     "NVIDIA", "AMD", "Intel", "Google", "AWS", "Apple", "Huawei", "Groq", "Cerebras",
@@ -657,7 +734,16 @@ def reference():
         return {row["id"]: row for row in csv.DictReader(file)}
 
 
-@pytest.mark.parametrize("key", pm.gpus())
+@pytest.mark.parametrize("key", sorted(SECOND))
+def test_a_second_list_agrees(key):
+    gpu = pm.gpu(key)
+    ours = (gpu.memory_bandwidth, gpu.power, gpu.peak_flops.fp32)
+    for mine, theirs in zip(ours, SECOND[key], strict=True):
+        if theirs is not None:
+            assert isclose(mine, theirs, rel_tol=0.01)
+
+
+@pytest.mark.parametrize("key", sorted(set(pm.gpus()) - UNLISTED))
 def test_an_independent_table_agrees(key, reference):
     row, ours = reference[REFERENCE_IDS[key]], numbers(pm.gpu(key))
     assert pm.gpu(key).released == row["release_date"]

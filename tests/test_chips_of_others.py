@@ -9,6 +9,7 @@ import perfmodel as pm
 
 # Packages that a program sees as two devices, with bf16 [FLOP/s] and memory [B] of one of them.
 PACKAGES = {
+    "mi250": (181.05e12, 64 * 2**30 - 2**24),
     "mi250x": (191.5e12, 64 * 2**30 - 2**24),
     "max-1550": (419.4e12, 64e9),
     "ascend-910c": (376e12, 64e9),
@@ -51,6 +52,7 @@ def test_ascend_cores_run_at_one_clock():
 
 # What one device moves towards one other, of those that are joined each with each other [B/s].
 PAIRS = {
+    "mi250": 100e9,  # two of six links
     "mi250x": 50e9,
     "mi300a": 128e9,  # two of six links
     "mi300x": 64e9,
@@ -79,6 +81,7 @@ def test_a_pair_in_a_mesh_has_its_own_links_only(key):
 # Figures that must not pass for facts.
 WEAK = {
     "mi455x": ("peak_flops.bf16", "link.bandwidth"),
+    "mi250": ("link.domain", "power"),
     "ascend-950dt": ("memory_bandwidth", "link.domain"),
     "gaudi2": ("peak_flops.fp16",),
     "apple-m5": ("peak_flops.fp16", "peak_flops.bf16"),
