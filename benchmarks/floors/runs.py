@@ -120,7 +120,8 @@ def of_both(row: Row, run: Run) -> Pair:
 
 def of_first_token(row: Row, run: Run) -> Pair:
     """Milliseconds to the first token: of a batch at once, or of one request among others."""
-    return float(row["value"]) * 1e-3, prefilled(run, together(run))
+    alone = "prefill of" in row["notes"] and "for one user" in row["notes"]
+    return float(row["value"]) * 1e-3, prefilled(run, 1 if alone else together(run))
 
 
 def of_prompt(row: Row, run: Run) -> Pair:

@@ -49,6 +49,7 @@ _WEIGHTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "int4 (w4a4)": ("int4-g128", "fp16", ("int4", "int8")),
     "mxfp4": ("mxfp4", "q8_0", INT8),
     "mxfp4 experts + f16 rest": ("mxfp4", "fp16", INT8),
+    "bfp8/bfp4 mix (not stated in table)": ("bfp4", "bfp4", FP8),
     "nvfp4": ("nvfp4", "bf16", ("nvfp4", *FP8)),
     "nvfp4 MoE/FFN + bf16 attention": ("nvfp4", "bf16", ("nvfp4", *FP8)),
     "q8_0": ("q8_0", "q8_0", INT8),
@@ -65,8 +66,10 @@ _WEIGHTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "exl2 3.0 bpw": ("exl2-3.0", "exl2-3.0", HALF16),
     "exl2 2.5 bpw": ("exl2-2.5", "exl2-2.5", HALF16),
 }
-# Bits a weight that ExLlamaV2 states for a whole model.
+# Bits a weight that ExLlamaV2 states for a whole model; sixteen values of a block format of
+# Tenstorrent share an exponent.
 _STATED = {
+    "bfp4": Format(name="bfp4", bits=4, scale_bits=8, block=16),
     "exl2-5.0": Format(name="exl2-5.0", bits=5),
     "exl2-4.0": Format(name="exl2-4.0", bits=4),
     "exl2-3.0": Format(name="exl2-3.0", bits=3),
