@@ -29,6 +29,7 @@ _WEIGHTS: dict[str, tuple[str, str, tuple[str, ...]]] = {
     "fp16 (not stated)": ("fp16", "fp16", HALF),
     "full_prec": ("fp16", "fp16", HALF),
     "fp8": ("fp8", "bf16", FP8),
+    "fp8 (assumed; MoE backend is FP8)": ("fp8", "bf16", FP8),
     "fp8 (see recipe --model; verify)": ("fp8", "bf16", FP8),
     "int8": ("int8", "int8", HALF),
     "int8_sq": ("int8", "fp16", ("int8",)),
