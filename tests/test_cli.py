@@ -237,3 +237,15 @@ def test_a_checkpoint_s_own_precision_is_what_is_predicted(capsys):
     assert "checkpoint-mxfp4" in text
     assert "memory, checkpoint-mxfp4: holds up to 1,0" in text  # beside 65 GB of weights
     assert "no preset" not in text
+
+
+def test_what_devices_send_is_a_column_where_several_share_the_work(capsys):
+    """Eight L40S on PCIe: sums of 8,192 tokens in 160 layers are 1.2 s of a prefill of 1.6 s."""
+    asked = ["predict", "llama-3.1-70b", "--gpu", "l40s", "--batch", "1", "--prompt", "8192"]
+    lines = out(capsys, *asked, "--tensor", "8").splitlines()
+    assert " ".join(lines[2].split()).endswith("math ms network ms tokens/s per user limit")
+    assert "network ms" not in out(capsys, *asked)
+    row = json.loads(out(capsys, *asked, "--tensor", "8", "--json"))["rows"][-1]
+    # 2 x 7/8 of 8,192 x 8,192 numbers of 2 B, 161 times, over 31.5e9 B/s.
+    assert row["network_time"] == pytest.approx(161 * 1.75 * 8192**2 * 2 / 31.5e9, rel=1e-2)
+    assert row["bound"] == "network"

@@ -34,6 +34,7 @@ class Row:
     kv_time: float | None = None
     activation_time: float | None = None
     compute_time: float | None = None
+    network_time: float | None = None
     tokens_per_second: float | None = None
     tokens_per_second_per_user: float | None = None
     bound: str | None = None
@@ -61,6 +62,7 @@ class Row:
             kv_time=at_bandwidth(step.kv_traffic),
             activation_time=at_bandwidth(step.activation_traffic),
             compute_time=step.compute_time,
+            network_time=step.network_time,
             tokens_per_second=step.tokens_per_second,
             tokens_per_second_per_user=step.tokens_per_second / group.count,
             bound=step.bound,
@@ -83,6 +85,7 @@ _TIMES = {
     "KV ms": "kv_time",
     "act. ms": "activation_time",
     "math ms": "compute_time",
+    "network ms": "network_time",
 }
 _RATES = {"tokens/s": "tokens_per_second", "per user": "tokens_per_second_per_user"}
 
@@ -107,14 +110,17 @@ def step_table(title: str, first: dict[str, str], rows: Sequence[Row]) -> Table:
     table = plain_table(title)
     for heading in first:
         table.add_column(heading, justify="right" if heading in ("batch", "prompt") else "left")
-    for heading in (*_TIMES, *_RATES):
+    # One device has no network, and no column of zeros for it.
+    talk = any(row.network_time for row in rows)
+    times = {name: field for name, field in _TIMES.items() if talk or field != "network_time"}
+    for heading in (*times, *_RATES):
         table.add_column(heading, justify="right")
     table.add_column("limit")
     table.add_column("")
     for row in rows:
         table.add_row(
             *(_text(getattr(row, field), "{:,}") for field in first.values()),
-            *(_text(getattr(row, field), "{:,.2f}", 1e3) for field in _TIMES.values()),
+            *(_text(getattr(row, field), "{:,.2f}", 1e3) for field in times.values()),
             *(_text(getattr(row, field), "{:,.0f}") for field in _RATES.values()),
             row.bound or "-",
             row.note,
