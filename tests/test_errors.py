@@ -388,6 +388,9 @@ def test_reprs_are_one_line():
         assert str(answer) == repr(answer)
         assert "\n" not in repr(answer)
         assert len(repr(answer)) < 200
+    many = pm.generate(MODEL, GPU, prompt=8, output=4, parallelism=pm.Parallelism(data=2))
+    assert f"on 2 x {GPU.name}" in repr(many)
+    assert f"on {GPU.name}" in repr(run)
     assert "TTFT" not in run.explain()
     assert run.explain().count("assumptions") == 2
 

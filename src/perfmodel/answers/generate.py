@@ -47,8 +47,9 @@ class Generation(Spec):
     def __repr__(self) -> str:
         rate = "" if self.tpot is None else f", then {si(self.tpot, 's')} a token"
         first = self.prefill
+        many = "" if first.devices == 1 else f"{first.devices} x "
         return (
-            f"<{self.output:,} tokens of {first.model.name} on {first.gpu.name}, "
+            f"<{self.output:,} tokens of {first.model.name} on {many}{first.gpu.name}, "
             f"{first.precision.name}: the first after {si(self.ttft, 's')}{rate}>"
         )
 
