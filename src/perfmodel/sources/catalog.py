@@ -187,7 +187,8 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None) -> GpuSpec:
         fields = {}
         for key, item in table.items():
             if key not in known:
-                near = did_you_mean(key, known)
+                tables = () if prefix else parts
+                near = did_you_mean(key, [*known, *tables])
                 raise ConfigError(f"{printable(path)}: {prefix}{plain(key)}: unknown field; {near}")
             unit = (owner.model_fields[key].json_schema_extra or {}).get("unit")  # type: ignore[union-attr]
             if unit is None:  # a name or a flag, which has no unit and no origin
