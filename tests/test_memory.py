@@ -374,6 +374,14 @@ def test_the_fewest_devices():
     assert pm.min_devices(pm.model("llama-3.1-405b"), H100, **asked) == 16
 
 
+def test_where_no_group_holds_it_the_largest_is_named():
+    """Two bytes of 671e9 weights on 64 cards of 12 GB: 1.3 TB on 768 GB."""
+    small = pm.gpu("rtx-3060-12gb")
+    said = r"no group of up to 64 devices .* with tensor=1 each needs 1\.34\d? TB"
+    with pytest.raises(pm.errors.DoesNotFitError, match=said):
+        pm.min_devices(pm.model("deepseek-v3"), small, batch=1, context=1, precision="bf16")
+
+
 # -- what would help -------------------------------------------------------------------------------
 
 
@@ -409,6 +417,15 @@ def test_a_format_that_the_chip_lacks_is_no_remedy():
     found = pm.memory(pm.model("llama-3.1-70b"), a100, batch=1, context=100).remedies
     (precision,) = (remedy.to for remedy in found if remedy.change == "precision")
     assert precision == "int8"  # 68.4 GB of matrices, 4.2 GB of embedding and head
+
+
+def test_weights_alone_may_be_narrow_where_the_chip_has_no_narrow_peak():
+    """An M4 Max computes in 16 bits at least: 68.4 GB of 8-bit matrices, 4.2 GB of the rest."""
+    apple = pm.gpu("apple-m4-max")
+    found = pm.memory(pm.model("llama-3.1-70b"), apple, batch=1, context=100).remedies
+    (remedy,) = (remedy for remedy in found if remedy.change == "precision")
+    assert remedy.to == "w8a16"
+    assert 72e9 < remedy.needed < 73e9
 
 
 def test_an_error_says_what_would_help():

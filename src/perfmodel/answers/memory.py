@@ -10,7 +10,7 @@ from perfmodel.answers._search import largest
 from perfmodel.answers._stages import stages_of
 from perfmodel.answers.device_memory import DeviceMemory
 from perfmodel.answers.policies import PolicyLike, resolve_policy
-from perfmodel.answers.remedies import fewest_devices, in_words, remedies_of
+from perfmodel.answers.remedies import GROUPS, fewest_devices, in_words, remedies_of
 from perfmodel.base.errors import DoesNotFitError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import checked_count, checked_kind
@@ -477,7 +477,14 @@ def min_devices(
     holding.require_capacity()
     group = decode_group(model, batch, context, 0)
     found = fewest_devices(holding, group.count, group.context)
-    return found[0] if found else _refuse(holding, group.count, group.context)
+    if found is None:
+        held = holding.of(group.count, group.context)
+        told = in_words(remedies_of(holding, group.count, group.context))
+        raise DoesNotFitError(
+            f"no group of up to {GROUPS[-1]} devices that share each matrix holds it; "
+            f"with tensor={parallelism.tensor} each {held.shortfall()}{told}"
+        )
+    return found[0]
 
 
 def _refuse(holding: Holding, batch: int, context: int) -> NoReturn:

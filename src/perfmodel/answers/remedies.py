@@ -13,10 +13,10 @@ from perfmodel.base.precision import Precision
 from perfmodel.machine.hardware import GpuSpec
 
 # What is tried, from the widest to the narrowest: the cache first, then weights, then both.
-_WEIGHTS: Final = ("bf16", "fp16", "fp8", "int8", "w4a16")
+_WEIGHTS: Final = ("bf16", "fp16", "fp8", "int8", "w8a16", "w4a16")
 _NARROWER: Final = tuple(name + kv for name in _WEIGHTS for kv in ("", "+kv8"))
 # Sizes of a tensor group: from one node's devices to a rack's.
-_GROUPS: Final = (1, 2, 4, 8, 16, 32, 64)
+GROUPS: Final = (1, 2, 4, 8, 16, 32, 64)
 
 _Found: TypeAlias = Iterator[tuple[str, str, DeviceMemory]]
 
@@ -38,7 +38,7 @@ def in_words(remedies: tuple[Remedy, ...]) -> str:
 
 def fewest_devices(holding: Holding, batch: int, context: int) -> tuple[int, DeviceMemory] | None:
     """The smallest tensor group on which it fits, no smaller than the one asked about."""
-    for tensor in _GROUPS:
+    for tensor in GROUPS:
         if tensor < holding.split.tensor:
             continue
         try:
