@@ -995,6 +995,18 @@ def test_links_must_reach():
         ).time
 
 
+def test_a_chip_without_links_stops_no_other_chip_of_a_comparison():
+    apple, sixteen = pm.gpu("apple-m4-max"), Parallelism(tensor=16)
+    cluster = pm.Cluster(gpu=H100, per_node=8, nodes=2, link=pm.Link(bandwidth=5e10))
+    chips = [H100, apple, cluster]
+    table = pm.compare(LLAMA_70B.with_(kv_heads=16), chips, batch=1, context=1, parallelism=sixteen)
+    far, none, joined = table.rows
+    assert "at most 8 devices" in (far.unsupported or "")
+    assert "Apple M4 Max states none" in (none.unsupported or "")
+    assert joined.estimate is not None
+    assert joined.estimate.devices == 16
+
+
 @pytest.mark.parametrize("bad", [0, -1, 1.5, math.nan, True, "8", 10**16])
 def test_a_cluster_has_whole_positive_numbers(bad):
     for name in ("per_node", "nodes"):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.steps import decode
-from perfmodel.base.errors import UnsupportedFormatError
+from perfmodel.base.errors import UnsupportedFormatError, UnsupportedGroupError
 from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import Name, Spec, checked_list
 from perfmodel.machine.efficiency import IDEAL, Efficiency
@@ -30,9 +30,9 @@ class ComparisonRow(Spec):
     precision: Name
     """Name of the precision."""
     estimate: Estimate | None
-    """The decode step; None where the chip lacks a format."""
+    """The decode step; None where the chip lacks a format, or links between the devices."""
     unsupported: str | None = None
-    """Which format the chip lacks, in words; None where there is an estimate."""
+    """What the chip lacks, in words; None where there is an estimate."""
 
 
 class Comparison(Spec):
@@ -91,7 +91,8 @@ def compare(
     Returns
     -------
     Comparison
-        Every combination, in order; one that a chip has no format for says so and stops no other.
+        Every combination, in order; one whose chip lacks a format, or links between so many
+        devices, says so and stops no other.
 
     Raises
     ------
@@ -131,7 +132,7 @@ def _row(
     found, unsupported = None, None
     try:
         found = step(model, gpu, precision=precision)
-    except UnsupportedFormatError as error:
+    except (UnsupportedFormatError, UnsupportedGroupError) as error:
         unsupported = str(error)
     name = model.resolve_precision(precision).name
     chip = gpu.gpu if isinstance(gpu, Cluster) else gpu

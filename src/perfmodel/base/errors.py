@@ -37,6 +37,10 @@ class UnsupportedFormatError(PerfModelError, ValueError):
     """The chip has no peak for a number format: nothing is extrapolated in its place."""
 
 
+class UnsupportedGroupError(InvalidValueError):
+    """The chip has no link that joins so many devices: none is made up in its place."""
+
+
 class UnsupportedModelError(PerfModelError, ValueError):
     """A config describes a model that perfmodel does not read: it is refused by name."""
 

@@ -20,7 +20,7 @@ from perfmodel.roofline import memory_time
 class Row:
     """One step; names are those of ``Estimate``, times in s, rates in tokens/s.
 
-    Where the chip lacks a format there are no numbers, and ``note`` says so.
+    Where the chip lacks a format or a link there are no numbers, and ``note`` says so.
     """
 
     model: str

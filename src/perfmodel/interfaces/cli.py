@@ -25,6 +25,7 @@ from perfmodel.base.errors import (
     PerfModelError,
     UnknownKeyError,
     UnsupportedFormatError,
+    UnsupportedGroupError,
     one_line,
 )
 from perfmodel.base.precision import Precision
@@ -196,12 +197,12 @@ def _attempt(
     length: int,
     precision: str | None,
 ) -> Estimate | Row:
-    """An estimate, or the row that says which format the chip lacks."""
+    """An estimate, or the row that says what the chip lacks."""
     try:
         if phase == "prefill":
             return prefill(shape, chip, prompt=length, precision=precision, **options)
         return decode(shape, chip, batch=batch, context=length, precision=precision, **options)
-    except UnsupportedFormatError as error:
+    except (UnsupportedFormatError, UnsupportedGroupError) as error:
         name = shape.resolve_precision(precision).name
         names = (shape.name, chip.name, name, phase)
         return Row(*names, batch=batch, context=length, note=str(error))

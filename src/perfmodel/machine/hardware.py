@@ -7,7 +7,7 @@ from typing import Final, Literal, NamedTuple, Self, TypeAlias
 from pydantic import Field, model_validator
 
 from perfmodel.base._messages import shown
-from perfmodel.base.errors import InvalidValueError, UnsupportedFormatError
+from perfmodel.base.errors import InvalidValueError, UnsupportedFormatError, UnsupportedGroupError
 from perfmodel.base.spec import (
     Count,
     Flag,
@@ -270,7 +270,7 @@ class GpuSpec(Spec):
 
         Raises
         ------
-        InvalidValueError
+        UnsupportedGroupError
             If no link is known, or it does not reach so many.
 
         Examples
@@ -285,12 +285,12 @@ class GpuSpec(Spec):
         if link is None or (link.topology == "bridge" and devices > (link.domain or devices)):
             link = host
         if link is None:
-            raise InvalidValueError(
+            raise UnsupportedGroupError(
                 f"link: required between {devices} devices, but {self.name} states none; "
                 'Parallelism(communication="ignored") leaves it out'
             )
         if link.domain is not None and devices > link.domain:
-            raise InvalidValueError(
+            raise UnsupportedGroupError(
                 f"Parallelism: expected at most {link.domain} devices, which {link.name} of "
                 f"{self.name} reaches, got {devices}; pm.Cluster joins more over a network"
             )
