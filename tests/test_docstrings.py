@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import pkgutil
 import re
 import textwrap
 from collections.abc import Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
 
 import pytest
 
@@ -158,3 +161,26 @@ def test_an_unknown_preset_is_listed_where_a_name_is_taken(name):
     found = sections(FUNCTIONS[name])
     if "str" in documented(found["Parameters"])["precision"][0]:
         assert "UnknownKeyError" in documented(found.get("Raises", ""))
+
+
+def choices() -> dict[str, set[str]]:
+    """The names that a field of a record may be one of, module by module."""
+    found = {}
+    for module in pkgutil.walk_packages(pm.__path__, "perfmodel."):
+        if module.name.startswith(("perfmodel.sources", "perfmodel.__main__")):
+            continue
+        for name, value in vars(importlib.import_module(module.name)).items():
+            if name[0].isupper() and get_origin(value) is Literal:
+                found[name] = set(get_args(value))
+    return found
+
+
+@pytest.mark.parametrize(("name", "names"), choices().items())
+def test_the_page_of_records_lists_each_choice(name, names):
+    text = (Path(__file__).parents[1] / "docs/reference/records.md").read_text(encoding="utf-8")
+    if name == "OriginKind":
+        rows = re.findall(r'^\| `"([\w-]+)"` \|', text, re.MULTILINE)
+        assert set(rows) == names
+        return
+    (row,) = re.findall(rf"^\| `{name}` \| (.*) \|$", text, re.MULTILINE)
+    assert set(re.findall(r'"([^"]+)"', row)) == names
