@@ -36,9 +36,13 @@ def did_you_mean(key: object, choices: Iterable[str]) -> str:
 
     known = sorted(choices)
     asked = (key if isinstance(key, str) else shown(key))[:80].lower()
+    # Of a longer name, as h100-sxm-80gb, the beginning counts: a100-sxm-80gb is another chip.
+    stem = max((choice for choice in known if asked.startswith(f"{choice}-")), key=len, default="")
+    akin = [choice for choice in known if choice.startswith(stem)]
     near = (
         [choice for choice in known if asked and choice.startswith(asked)][:MAX_NEAR]
-        or difflib.get_close_matches(asked, known, n=1, cutoff=0.8)
+        or difflib.get_close_matches(asked, akin, n=1, cutoff=0.8)
+        or [stem] * bool(stem)
         or difflib.get_close_matches(asked, known, n=1, cutoff=0.5)
     )
     few = len(known) <= MAX_CHOICES
