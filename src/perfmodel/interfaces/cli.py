@@ -253,7 +253,10 @@ def compare(
         list[str],
         typer.Argument(help="Catalog keys, config.json files or folders.", metavar="MODEL..."),
     ],
-    gpu: Gpus,
+    gpu: Annotated[
+        list[str],
+        typer.Option(help="A catalog key or a TOML file; once for each chip.", metavar="GPU"),
+    ],
     batch: Annotated[
         str, typer.Option(help="Sequences of the decode step.", metavar="SEQUENCES")
     ] = "64",
