@@ -503,8 +503,8 @@ MUTANTS = (
     Mutant(
         "each token passes one expert",
         EXPERTS,
-        "self._met * self.gathered * tokens\n",
-        "self.gathered * tokens\n",
+        "self._met * met\n",
+        "met\n",
     ),
     Mutant(
         "all experts are active",
@@ -799,7 +799,7 @@ MUTANTS = (
     Mutant(
         "only one replica's tokens meet at the experts",
         EXPERTS,
-        "met = tokens * self.gathered",
+        "met = maximum(self.gathered * step.mean_tokens, tokens)",
         "met = tokens",
     ),
     Mutant(

@@ -383,6 +383,30 @@ def test_experts_divide_within_the_tensor_group_then_their_width():
         assert (down.copies, down.inner) == (copies, width)
 
 
+@pytest.mark.parametrize(
+    ("data", "expert", "batch", "rows"),
+    [
+        (8, 8, 1, 25),  # 100 tokens go to two experts each, one expert a device: 200 / 8
+        (8, 8, 8, 200),
+        (8, 8, 9, 225),  # 1,800 / 8, though the busiest replica has two sequences
+        (4, 2, 1, 100),  # of two groups one has nothing to do, the other 200 / 2
+        (4, 2, 4, 200),  # each group has two sequences: 400 / 2
+    ],
+)
+def test_experts_see_the_tokens_that_there_are(data, expert, batch, rows):
+    """A replica without a sequence sends none: experts work on what the others send."""
+    experts = MixtureOfExperts(experts=8, top_k=2, width=64)
+    block = (Attention(heads=8, kv_heads=8, head_dim=16), experts)
+    model = pm.ModelShape(hidden=128, blocks=((1, block),))
+    ways = Parallelism(data=data, expert=expert)
+    step = pm.prefill(model, linked(H100), prompt=100, batch=batch, parallelism=ways)
+    up, down = (op for op in step.operations if op.kind == "experts")
+    assert close(up.flops, 2 * 128 * (2 * 64) * rows)
+    assert close(down.flops, 2 * 64 * 128 * rows)
+    qkv = step.operations[0]
+    assert qkv.flops == 2 * 128 * (3 * 128) * 100 * -(-batch // data)
+
+
 def test_tokens_go_to_experts_across_replicas():
     """DeepSeek-V3's decode: 8 experts a token, fp8 out, bf16 back, 7,168 numbers a copy."""
     model = pm.model("deepseek-v3")

@@ -275,6 +275,7 @@ class Remedy(change, to, needed)
 class Source(key, title, publisher, url, date)
 class Step(groups)
     .logit_tokens
+    .mean_tokens
     .sequences
     .tokens
 class Sweep()

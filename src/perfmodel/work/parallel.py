@@ -127,6 +127,7 @@ class Parallelism(Spec):
         """
         if self.data == 1:
             return step
+        mean = divide(step.tokens, self.data)
         found, dealt, before = [], 0, 0
         for group in sorted(step.groups, key=lambda group: (group.new, group.past), reverse=True):
             dealt = dealt + group.count
@@ -134,7 +135,7 @@ class Parallelism(Spec):
             if not is_zero(upto - before):
                 found.append(_counted(group, upto - before))
             before = upto
-        return Step.trusted(groups=tuple(found))
+        return _Part.trusted(groups=tuple(found), mean=mean)
 
     def micro_batch(self, step: Step) -> Step:
         """What the busiest replica sees at once, on average over its micro-batches.
@@ -152,7 +153,19 @@ class Parallelism(Spec):
         held, parts = self.replica(step), self.micro_batches_of(step.sequences)
         if is_zero(parts - 1):
             return held
-        return Step.trusted(groups=tuple(_counted(g, divide(g.count, parts)) for g in held.groups))
+        groups = tuple(_counted(g, divide(g.count, parts)) for g in held.groups)
+        return _Part.trusted(groups=groups, mean=divide(held.mean_tokens, parts))
+
+
+class _Part(Step):
+    """What one of several replicas does of a step: the busiest, beside others that have less."""
+
+    mean: float
+
+    @property
+    def mean_tokens(self) -> Num:
+        """Tokens of a replica on average [1]."""
+        return self.mean
 
 
 def _counted(group: Group, count: Num) -> Group:

@@ -60,6 +60,11 @@ class Step(Spec):
         return sum([group.count * group.new for group in self.groups])
 
     @property
+    def mean_tokens(self) -> Num:
+        """Tokens of a replica on average: of all, where there is but one [1]."""
+        return self.tokens
+
+    @property
     def logit_tokens(self) -> Num:
         """Positions that pass the output head [1]."""
         return sum([group.count * group.logits for group in self.groups])

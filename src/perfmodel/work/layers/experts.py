@@ -140,7 +140,10 @@ class MixtureOfExperts(Layer):
         >>> mixtral.touched(4)
         Touched(least=2, expected=5.46875, most=8)
         """
-        met = tokens * self.gathered
+        return self._touched_by(tokens * self.gathered)
+
+    def _touched_by(self, met: Num) -> Touched:
+        """Distinct experts that the tokens of all replicas are sent to."""
         every = touched(self.experts, self.top_k, met, choices=self.choices)
         if self.spread == 1:
             return every
@@ -248,7 +251,9 @@ class MixtureOfExperts(Layer):
         tokens = step.tokens
         for cost in dense:
             yield product(cost, tokens=tokens, calls=calls)
-        touched, rows = self.touched(tokens), self._met * self.gathered * tokens
+        # Of the replicas whose tokens meet here, one may hold all, and the others none.
+        met = maximum(self.gathered * step.mean_tokens, tokens)
+        touched, rows = self._touched_by(met), self._met * met
         for cost in (up, down):
             yield routed(cost, touched, rows=rows, tokens=tokens, calls=calls)
 
