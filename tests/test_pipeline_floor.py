@@ -23,6 +23,43 @@ def test_one_sequence_passes_its_stages_one_after_another() -> None:
     assert isclose(found.floor, WEIGHTS + 1000 * TOKEN, rel_tol=1e-9)
 
 
+def test_unequal_stages_may_see_all_sequences_at_once() -> None:
+    """Two sequences on stages of 1 and 3 blocks: a step of decode that nothing beats.
+
+    In two micro-batches the larger stage reads its weights twice, 6 blocks; in one, all stages
+    read 4 blocks and two caches after each other. No engine does with less than the 4 blocks and
+    the cache of one sequence, whatever the estimate was told of micro-batches.
+    """
+    ask = {"batch": 2, "context": 1000}
+    ways = [pm.Parallelism(pipeline=2, stages=(1, 3), micro_batches=m) for m in (None, 1, 2, 7)]
+    found = [pm.decode(MODEL, CHIP, **ask, parallelism=way) for way in ways]
+    assert all(isclose(step.floor, WEIGHTS + 1000 * TOKEN, rel_tol=1e-9) for step in found)
+    slowest, once = found[0].time, found[1].time
+    assert slowest > 6 / 4 * WEIGHTS > once > found[0].floor
+
+
+def test_many_sequences_on_unequal_stages_all_pass_the_largest() -> None:
+    """A hundred: three blocks' weights and all their caches, more than one micro-batch's way."""
+    ways = pm.Parallelism(pipeline=2, stages=(1, 3))
+    found = pm.decode(MODEL, CHIP, batch=100, context=1000, parallelism=ways)
+    one_way = WEIGHTS + 50 * 1000 * TOKEN  # a half of them, through four blocks
+    largest = 3 / 4 * (WEIGHTS + 100 * 1000 * TOKEN)
+    assert isclose(found.floor, max(one_way, largest), rel_tol=1e-9)
+
+
+def test_a_tensor_group_hands_over_a_part_each() -> None:
+    """Devices of a tensor group hold the same; the next group gathers it over its own links.
+
+    vLLM and Megatron-LM do so. 512 tokens of 1,024 numbers in bf16 are 1,048,576 B: over 1 MB/s
+    each of four devices sends a quarter, 0.262144 s.
+    """
+    slow = pm.Cluster(gpu=CHIP, per_node=4, nodes=2, link=pm.Link(bandwidth=1e6))
+    ways = pm.Parallelism(tensor=4, pipeline=2)
+    found = pm.prefill(MODEL, slow, prompt=512, parallelism=ways)
+    assert isclose(found.floor, 512 * 1024 * 2 / 4 / 1e6, rel_tol=1e-9)
+    assert found.time > 512 * 1024 * 2 / 1e6  # which counts all of it
+
+
 def test_chunks_of_one_prompt_fill_the_stages() -> None:
     """Each of four equal stages does a quarter of a long prompt's work, at the same time.
 

@@ -271,15 +271,22 @@ def _staged(asked: Estimate, step: Step, passes: Num) -> tuple[Device, ...]:
     return tuple(Device(asked, shape, i, step, passes) for i, shape in enumerate(shapes))
 
 
-def least_in_chunks(asked: Estimate) -> Num:
-    """What stages take at least where prompts may come in chunks that follow each other [s].
+def least_over_stages(asked: Estimate) -> Num:
+    """What stages take at least, however an engine cuts the step into parts [s].
 
-    Even those of one sequence do: then each stage has its own work to do, and one token must pass
-    them all.
+    Each stage has its own work to do, at best at once, and one part must pass them all. Of
+    prompts it is a token, for even those of one sequence may come in chunks; of decode, one of as
+    many micro-batches as there are stages. Larger ones take longer to pass; with more of them, the
+    slowest stage takes longer than that alone.
     """
-    one = Group.trusted(count=1, new=1, past=0, logits=0, shared_past=0)
-    longest = sum([stage.floor for stage in _staged(asked, Step.trusted(groups=(one,)), 1)])
-    for stage in _staged(asked, asked.parallelism.replica(asked.step), 1):
+    ways, step = asked.parallelism, asked.step
+    if asked.phase == "decode":
+        part = ways.model_copy(update={"micro_batches": None}).micro_batch(step)
+    else:
+        one = Group.trusted(count=1, new=1, past=0, logits=0, shared_past=0)
+        part = ways.replica(Step.trusted(groups=(one,)))
+    longest = sum([stage.floor for stage in _staged(asked, part, 1)])
+    for stage in _staged(asked, ways.replica(step), 1):
         longest = maximum(longest, stage.floor)
     return longest
 

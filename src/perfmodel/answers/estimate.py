@@ -14,7 +14,7 @@ from perfmodel.answers._device import (
     OperationTime,
     Sums,
     devices_of,
-    least_in_chunks,
+    least_over_stages,
     piped,
     slowest,
     slowest_sums,
@@ -145,7 +145,8 @@ class Estimate(Spec):
         With more than one stage: from the first micro-batch's start to the last one's end; of
         decode, which repeats, the time from token to token.
         """
-        return self._piped([device.sums.time for device in self._devices])
+        times = [device.sums.time for device in self._devices]
+        return piped(times, self._device.passes, repeats=self.phase == "decode")  # type: ignore[no-any-return]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -154,17 +155,12 @@ class Estimate(Spec):
 
         The largest of all matrix FLOPs at their peaks, the compulsory bytes at the bandwidth, and
         the compulsory bytes at the links: weights (of experts, the fewest that a batch can touch)
-        and KV, not activations. Norms and their like may run beside the matrix units. Of prompts on
-        stages: an engine may send chunks of one after another.
+        and KV, not activations. Norms and their like may run beside the matrix units. On stages:
+        however an engine cuts the step into chunks and micro-batches.
         """
-        if self.parallelism.pipeline > 1 and self.phase != "decode":
-            return least_in_chunks(self)  # type: ignore[no-any-return]
-        return self._piped([device.floor for device in self._devices])
-
-    def _piped(self, times: list[float]) -> float:
-        if len(times) == 1:
-            return times[0]
-        return piped(times, self._device.passes, repeats=self.phase == "decode")  # type: ignore[no-any-return]
+        if self.parallelism.pipeline > 1:
+            return least_over_stages(self)  # type: ignore[no-any-return]
+        return self._device.floor  # type: ignore[no-any-return]
 
     @property
     def network_link(self) -> Link:

@@ -206,13 +206,16 @@ def _streams(shape: ModelShape) -> int:
 def _one(
     name: str, kind: CollectiveKind, nbytes: Num, parallelism: Parallelism, *, tokens: Num
 ) -> Collective:
-    """One exchange a pass. Only the hand-over cannot be avoided: tables may be held whole."""
+    """One exchange a pass. Only the hand-over cannot be avoided: tables may be held whole.
+
+    Devices of a tensor group hold the same to hand over, of which each may send a part.
+    """
     handed = kind == "point-to-point"
     return Collective.trusted(
         name=name,
         kind=kind,
         nbytes=nbytes,
-        least_nbytes=nbytes if handed else 0,
+        least_nbytes=nbytes / parallelism.tensor if handed else 0,
         group=2 if handed else parallelism.tensor,
         calls=1,
         algorithm="ring",
