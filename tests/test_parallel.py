@@ -407,6 +407,17 @@ def test_experts_see_the_tokens_that_there_are(data, expert, batch, rows):
     assert qkv.flops == 2 * 128 * (3 * 128) * 100 * -(-batch // data)
 
 
+@pytest.mark.parametrize(("per_node", "part"), [(8, 8), (6, 5), (4, 4), (5, 4), (12, 8)])
+def test_the_emptiest_node_sends_all_of_a_sum(per_node, part):
+    """Of 16 devices in nodes of 6 one node has at most 5: these send the sum, a fifth each."""
+    cluster = pm.Cluster(gpu=linked(H100), per_node=per_node, nodes=4, link=pm.Link(bandwidth=1e9))
+    ways = Parallelism(tensor=16)
+    step = pm.decode(LLAMA_70B, cluster, batch=64, context=1, parallelism=ways)
+    (found,) = (row for row in step.exchanges() if row.collective.name == "attention sum")
+    assert close(found.least_time, 80 * 64 * 8192 * 2 / part / 1e9)
+    assert found.least_time <= found.time
+
+
 def test_tokens_go_to_experts_across_replicas():
     """DeepSeek-V3's decode: 8 experts a token, fp8 out, bf16 back, 7,168 numbers a copy."""
     model = pm.model("deepseek-v3")

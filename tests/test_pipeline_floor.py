@@ -47,6 +47,28 @@ def test_many_sequences_on_unequal_stages_all_pass_the_largest() -> None:
     assert isclose(found.floor, max(one_way, largest), rel_tol=1e-9)
 
 
+def test_sequences_of_different_lengths_may_be_dealt_otherwise() -> None:
+    """A prompt of 10,000 tokens and two of 6,000 on two replicas: the short ones together.
+
+    Dealt in turn, one replica has 16,000 tokens; at best none has more than 12,000. No floor is
+    above the time of those two prompts alone, and some replica reads the long one or the mean.
+    """
+    groups = (pm.Group(count=1, new=10_000), pm.Group(count=2, new=6_000))
+    two = pm.Parallelism(data=2)
+    found = pm.estimate(MODEL, CHIP, pm.Step(groups=groups), parallelism=two)
+    short = pm.prefill(MODEL, CHIP, prompt=6_000, batch=2)
+    long = pm.prefill(MODEL, CHIP, prompt=10_000)
+    mean = pm.estimate(MODEL, CHIP, pm.Step(groups=groups)).compute_time / 2
+    assert isclose(found.floor, max(long.floor, mean), rel_tol=1e-9)
+    assert found.floor < short.time < found.time
+
+
+def test_one_device_may_take_all_micro_batches_at_once() -> None:
+    found = pm.decode(MODEL, CHIP, batch=8, context=10, parallelism=pm.Parallelism(micro_batches=4))
+    assert isclose(found.floor, WEIGHTS + 80 * TOKEN, rel_tol=1e-9)
+    assert found.time > 4 * WEIGHTS
+
+
 def test_a_tensor_group_hands_over_a_part_each() -> None:
     """Devices of a tensor group hold the same; the next group gathers it over its own links.
 

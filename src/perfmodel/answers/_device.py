@@ -7,7 +7,7 @@ from functools import cached_property
 from math import gcd
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
-from perfmodel.base._num import Num, highest, is_zero, maximum, where
+from perfmodel.base._num import Num, highest, is_zero, maximum, minimum, where
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.machine.efficiency import IDEAL
 from perfmodel.machine.hardware import Link
@@ -15,7 +15,7 @@ from perfmodel.roofline import compute_time, memory_time, network_time, roofline
 from perfmodel.work.collective import Collective, Leg
 from perfmodel.work.forward import forward
 from perfmodel.work.operation import Operation
-from perfmodel.work.parallel import SINGLE
+from perfmodel.work.parallel import SINGLE, cut
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.shard import collectives, shard
 from perfmodel.work.step import Group, Step
@@ -149,7 +149,7 @@ class Device:
     def _exchange(self, one: Collective) -> CollectiveTime:
         near = self._near(one)
         inside, outside = one.legs(near)
-        least_inside, least_outside = one.least_legs(near)
+        least_inside, least_outside = one.least_legs(self._near_at_best(one, near))
         time: Num = 0
         least: Num = 0
         if near > 1:
@@ -197,6 +197,13 @@ class Device:
         stage = ways.tensor * ways.data
         first, last = self._stage * stage, (self._stage + 2) * stage - 1
         return 2 if first // cluster.per_node == last // cluster.per_node else 1
+
+    def _near_at_best(self, one: Collective, near: int) -> int:
+        """Devices of the group in its emptiest node, as many as can be: of 16 in nodes of 6, 5."""
+        cluster = self._asked.cluster
+        if cluster is None or near == one.group or one.kind == "point-to-point":
+            return near
+        return one.group // max(2, -(-one.group // cluster.per_node))
 
     @cached_property
     def sums(self) -> Sums:
@@ -271,23 +278,25 @@ def _staged(asked: Estimate, step: Step, passes: Num) -> tuple[Device, ...]:
     return tuple(Device(asked, shape, i, step, passes) for i, shape in enumerate(shapes))
 
 
-def least_over_stages(asked: Estimate) -> Num:
-    """What stages take at least, however an engine cuts the step into parts [s].
+def least_time(asked: Estimate) -> Num:
+    """What devices take at least, however an engine deals sequences out and cuts the step [s].
 
     Each stage has its own work to do, at best at once, and one part must pass them all. Of
     prompts it is a token, for even those of one sequence may come in chunks; of decode, one of as
     many micro-batches as there are stages. Larger ones take longer to pass; with more of them, the
     slowest stage takes longer than that alone.
     """
-    ways, step = asked.parallelism, asked.step
-    if asked.phase == "decode":
-        part = ways.model_copy(update={"micro_batches": None}).micro_batch(step)
-    else:
-        one = Group.trusted(count=1, new=1, past=0, logits=0, shared_past=0)
-        part = ways.replica(Step.trusted(groups=(one,)))
-    longest = sum([stage.floor for stage in _staged(asked, part, 1)])
-    for stage in _staged(asked, ways.replica(step), 1):
-        longest = maximum(longest, stage.floor)
+    ways, longest = asked.parallelism, 0
+    one = Group.trusted(count=1, new=1, past=0, logits=0, shared_past=0)
+    for held in ways.least_shares(asked.step):
+        if ways.pipeline > 1:
+            token = ways.replica(Step.trusted(groups=(one,)))
+            parts = minimum(ways.pipeline, held.sequences)
+            part = cut(held, parts) if asked.phase == "decode" else token
+            passing = sum([stage.floor for stage in _staged(asked, part, 1)])
+            longest = maximum(longest, passing)
+        for stage in _staged(asked, held, 1):
+            longest = maximum(longest, stage.floor)
     return longest
 
 

@@ -14,7 +14,7 @@ from perfmodel.answers._device import (
     OperationTime,
     Sums,
     devices_of,
-    least_over_stages,
+    least_time,
     piped,
     slowest,
     slowest_sums,
@@ -155,12 +155,13 @@ class Estimate(Spec):
 
         The largest of all matrix FLOPs at their peaks, the compulsory bytes at the bandwidth, and
         the compulsory bytes at the links: weights (of experts, the fewest that a batch can touch)
-        and KV, not activations. Norms and their like may run beside the matrix units. On stages:
-        however an engine cuts the step into chunks and micro-batches.
+        and KV, not activations. Norms and their like may run beside the matrix units. Of many
+        devices: however an engine deals sequences out, and cuts them into chunks and micro-batches.
         """
-        if self.parallelism.pipeline > 1:
-            return least_over_stages(self)  # type: ignore[no-any-return]
-        return self._device.floor  # type: ignore[no-any-return]
+        ways, groups = self.parallelism, self.step.groups
+        if (ways.pipeline, ways.micro_batches, len(groups)) == (1, None, 1):
+            return self._device.floor  # type: ignore[no-any-return]
+        return least_time(self)  # type: ignore[no-any-return]
 
     @property
     def network_link(self) -> Link:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final, Literal, Self, TypeAlias
 
 from pydantic import model_validator
@@ -151,10 +152,34 @@ class Parallelism(Spec):
             One micro-batch of one replica; its counts need not be whole.
         """
         held, parts = self.replica(step), self.micro_batches_of(step.sequences)
-        if is_zero(parts - 1):
-            return held
-        groups = tuple(_counted(g, divide(g.count, parts)) for g in held.groups)
-        return _Part.trusted(groups=groups, mean=divide(held.mean_tokens, parts))
+        return held if is_zero(parts - 1) else cut(held, parts)
+
+    def least_shares(self, step: Step) -> Iterator[Step]:
+        """What some replica holds at least, however sequences are dealt to the replicas.
+
+        Parameters
+        ----------
+        step : Step
+            Sequences of all replicas.
+
+        Yields
+        ------
+        Step
+            Of equal sequences the busiest replica's; else the mean, and of each group alone the
+            most that one replica is sure to hold.
+        """
+        if self.data > 1 and len(step.groups) > 1:
+            yield cut(step, self.data)
+            for group in step.groups:
+                yield self.replica(Step.trusted(groups=(group,)))
+        else:
+            yield self.replica(step)
+
+
+def cut(step: Step, parts: Num) -> Step:
+    """One of so many equal parts of a step; its counts need not be whole."""
+    groups = tuple(_counted(group, divide(group.count, parts)) for group in step.groups)
+    return _Part.trusted(groups=groups, mean=divide(step.mean_tokens, parts))
 
 
 class _Part(Step):
