@@ -530,6 +530,23 @@ def test_sequences_are_dealt_to_replicas(step, replicas, parts):
     assert close(number * piped.micro_batch(step).tokens, first.tokens)
 
 
+@pytest.mark.parametrize("counts", [(5,), (1, 2), (2, 2), (3, 9, 1), (8, 1, 7), (1, 1, 1, 1)])
+@pytest.mark.parametrize("data", [2, 3, 8])
+def test_replicas_are_as_many_as_differ(counts, data):
+    """Dealt like cards, by hand: of each kind of hand one is counted, the first hand first."""
+    groups = tuple(pm.Group(count=n, new=9 - i, past=i) for i, n in enumerate(counts))
+    cards = [i for i, n in enumerate(counts) for _ in range(n)]
+    hands = [tuple(sorted(cards[replica::data])) for replica in range(data)]
+    found = [
+        tuple(9 - group.new for group in held.groups for _ in range(group.count))
+        for held in Parallelism(data=data).replicas(pm.Step(groups=groups))
+    ]
+    assert found[0] == hands[0]
+    assert len(found) == len(set(found))
+    if len(counts) > 1:
+        assert set(found) == set(hands) - {()}
+
+
 @st.composite
 def divisions(draw: st.DrawFn) -> Parallelism:
     """Any way to share a dense model among up to 512 devices."""

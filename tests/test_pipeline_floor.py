@@ -63,6 +63,21 @@ def test_sequences_of_different_lengths_may_be_dealt_otherwise() -> None:
     assert found.floor < short.time < found.time
 
 
+def test_the_replica_with_fewer_new_tokens_may_take_longer() -> None:
+    """Two short prompts and two long contexts on eight replicas: the contexts bind.
+
+    Seven new tokens read the weights and write 7 of the cache; one new token reads them too, and
+    a cache of 100,000.
+    """
+    groups = (pm.Group(count=2, new=1, past=100_000), pm.Group(count=2, new=7))
+    step = pm.Step(groups=groups)
+    found = pm.estimate(MODEL, CHIP, step, parallelism=pm.Parallelism(data=8))
+    assert found.kv_traffic == 100_001 * TOKEN * 1e12
+    assert isclose(found.floor, WEIGHTS + 100_001 * TOKEN, rel_tol=1e-9)
+    assert found.memory.kv == 100_001 * TOKEN * 1e12
+    assert found.floor <= found.time
+
+
 def test_one_device_may_take_all_micro_batches_at_once() -> None:
     found = pm.decode(MODEL, CHIP, batch=8, context=10, parallelism=pm.Parallelism(micro_batches=4))
     assert isclose(found.floor, WEIGHTS + 80 * TOKEN, rel_tol=1e-9)

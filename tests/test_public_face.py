@@ -257,9 +257,11 @@ class Operation(name, kind, flops, weight_bytes, least_weight_bytes, activation_
 class Origin(field, kind, source, place, date, note)
 class Parallelism(tensor, pipeline, expert, data, micro_batches, stages, all_reduce, communication)
     .devices
+    .least_shares(self, step)
     .micro_batch(self, step)
     .micro_batches_of(self, sequences)
     .replica(self, step)
+    .replicas(self, step)
     .replicas_per_expert
 class PeakFlops(fp32, tf32, fp16, fp16_acc16, bf16, fp8, fp8_acc16, mxfp8, int8, mxfp6, mxfp4, nvfp4, int4)
     .formats

@@ -265,11 +265,23 @@ def _repeated(one: Work, times: Num) -> Work:
 
 
 def devices_of(asked: Estimate) -> tuple[Device, ...]:
-    """One device of each stage."""
+    """One device of each stage, of the replica that takes longest."""
     ways, step = asked.parallelism, asked.step
     if ways is SINGLE:
         return (Device(asked, asked.model, 0, step, 1),)
-    return _staged(asked, ways.micro_batch(step), ways.micro_batches_of(step.sequences))
+    if ways.data == 1 or len(step.groups) == 1:
+        return _staged(asked, ways.micro_batch(step), ways.micro_batches_of(step.sequences))
+    found = []
+    for held in ways.replicas(step):
+        parts = minimum(ways.micro_batches_of(step.sequences), held.sequences)
+        found.append(_staged(asked, cut(held, parts), parts))
+    return max(found, key=lambda devices: step_time(asked, devices))
+
+
+def step_time(asked: Estimate, devices: tuple[Device, ...]) -> Num:
+    """From the first micro-batch's start to the last one's end, or to the next token [s]."""
+    times = [device.sums.time for device in devices]
+    return piped(times, devices[0].passes, repeats=asked.phase == "decode")
 
 
 def _staged(asked: Estimate, step: Step, passes: Num) -> tuple[Device, ...]:

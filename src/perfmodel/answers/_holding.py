@@ -68,9 +68,10 @@ class Holding:
 
     def of_groups(self, *groups: Group) -> DeviceMemory:
         """What the device of the fullest stage holds for groups, their new tokens included."""
+        shares = [groups]
         if self.split.data > 1:
-            groups = self.split.replica(Step.trusted(groups=groups)).groups
-        found = [held_by(stage, self.gpu, groups) for stage in self.stages]
+            shares = [held.groups for held in self.split.replicas(Step.trusted(groups=groups))]
+        found = [held_by(stage, self.gpu, share) for share in shares for stage in self.stages]
         return found[0] if len(found) == 1 else max(found, key=_overdrawn)
 
 

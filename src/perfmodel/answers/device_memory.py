@@ -125,8 +125,12 @@ def memory_of(
     """
     if parallelism is SINGLE:
         return _held_by(model, gpu, step, precision)
-    replica = parallelism.replica(step)
-    found = [_held_by(shape, gpu, replica, precision) for shape in shard(model, parallelism)]
+    shapes = shard(model, parallelism)
+    found = [
+        _held_by(shape, gpu, replica, precision)
+        for replica in parallelism.replicas(step)
+        for shape in shapes
+    ]
 
     def most(held: DeviceMemory) -> Num:
         return highest(held.needed)

@@ -15,9 +15,9 @@ from perfmodel.answers._device import (
     Sums,
     devices_of,
     least_time,
-    piped,
     slowest,
     slowest_sums,
+    step_time,
 )
 from perfmodel.answers.device_memory import DeviceMemory, memory_of
 from perfmodel.base._num import maximum, where
@@ -145,8 +145,7 @@ class Estimate(Spec):
         With more than one stage: from the first micro-batch's start to the last one's end; of
         decode, which repeats, the time from token to token.
         """
-        times = [device.sums.time for device in self._devices]
-        return piped(times, self._device.passes, repeats=self.phase == "decode")  # type: ignore[no-any-return]
+        return step_time(self, self._devices)  # type: ignore[no-any-return]
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import accumulate
 from typing import Final, Literal, Self, TypeAlias
 
 from pydantic import model_validator
@@ -112,7 +113,7 @@ class Parallelism(Spec):
         return minimum(wanted, ceil_div(sequences, self.data))
 
     def replica(self, step: Step) -> Step:
-        """What the busiest replica holds of a step.
+        """What the first replica holds of a step.
 
         Sequences are dealt to the replicas in turn, those with most new tokens first.
 
@@ -124,19 +125,41 @@ class Parallelism(Spec):
         Returns
         -------
         Step
-            All micro-batches of one replica: the first, which never holds fewer.
+            All micro-batches of one replica, of which none has fewer sequences or new tokens.
+        """
+        return next(self.replicas(step))
+
+    def replicas(self, step: Step) -> Iterator[Step]:
+        """What replicas hold of a step, the first of them first, and each share once.
+
+        Parameters
+        ----------
+        step : Step
+            Sequences of all replicas.
+
+        Yields
+        ------
+        Step
+            Of equal sequences that of the busiest. Of others, one that holds fewer new tokens may
+            hold more past ones.
         """
         if self.data == 1:
-            return step
+            yield step
+            return
         mean = divide(step.tokens, self.data)
-        found, dealt, before = [], 0, 0
-        for group in sorted(step.groups, key=lambda group: (group.new, group.past), reverse=True):
-            dealt = dealt + group.count
-            upto = ceil_div(dealt, self.data)
-            if not is_zero(upto - before):
-                found.append(_counted(group, upto - before))
-            before = upto
-        return _Part.trusted(groups=tuple(found), mean=mean)
+        groups = sorted(step.groups, key=lambda group: (group.new, group.past), reverse=True)
+        dealt = list(accumulate(group.count for group in groups))
+        # Past the one that gets a group's last sequence, replicas hold one less of all up to it.
+        others = {count % self.data for count in dealt} if len(groups) > 1 else set()
+        for index in (0, *sorted(others - {0})):
+            upto = [ceil_div(count - index, self.data) for count in dealt]
+            held = [
+                _counted(group, after - before)
+                for group, before, after in zip(groups, (0, *upto), upto, strict=False)
+                if not is_zero(after - before)
+            ]
+            if held:
+                yield _Part.trusted(groups=tuple(held), mean=mean)
 
     def micro_batch(self, step: Step) -> Step:
         """What the busiest replica sees at once, on average over its micro-batches.
@@ -183,7 +206,7 @@ def cut(step: Step, parts: Num) -> Step:
 
 
 class _Part(Step):
-    """What one of several replicas does of a step: the busiest, beside others that have less."""
+    """What one of several replicas does of a step, beside others that do more or less."""
 
     mean: float
 
