@@ -673,8 +673,8 @@ MUTANTS = (
     Mutant(
         "every replica holds every sequence",
         PARALLEL,
-        "upto = ceil_div(dealt, self.data)",
-        "upto = dealt",
+        "upto = [ceil_div(count - index, self.data) for count in dealt]",
+        "upto = list(dealt)",
     ),
     Mutant(
         "micro-batches may be empty",
@@ -685,8 +685,8 @@ MUTANTS = (
     Mutant(
         "a micro-batch is the whole batch",
         PARALLEL,
-        "_counted(g, divide(g.count, parts))",
-        "_counted(g, g.count)",
+        "_counted(group, divide(group.count, parts))",
+        "_counted(group, group.count)",
     ),
     Mutant(
         "short sequences are dealt first",
