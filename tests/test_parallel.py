@@ -612,7 +612,12 @@ def test_no_time_beats_the_floor_across_nodes(model, gpu, batch, context, topolo
     )
     if ways.devices > cluster.devices:
         return
-    found = pm.decode(model, cluster, batch=batch, context=context, parallelism=ways)
+    try:
+        found = pm.decode(model, cluster, batch=batch, context=context, parallelism=ways)
+    except pm.errors.InvalidValueError as error:
+        if "share a node and its switch" not in str(error):
+            raise
+        return
     assert at_most(found.floor, found.time)
 
 
@@ -1083,7 +1088,7 @@ def test_a_link_has_positive_numbers(name, bad):
 def test_a_cluster_of_nodes_needs_a_network():
     with pytest.raises(pm.errors.InvalidValueError, match=r"^Cluster.link: required"):
         pm.Cluster(gpu=H100, per_node=8, nodes=2)
-    with pytest.raises(pm.errors.InvalidValueError, match=r"at most 8 devices"):
+    with pytest.raises(pm.errors.InvalidValueError, match=r"^Cluster.per_node: expected at most 8"):
         pm.Cluster(gpu=H100, per_node=16)
 
 

@@ -152,6 +152,11 @@ class Device:
         least_inside, least_outside = one.least_legs(self._near_at_best(one, near))
         time: Num = 0
         least: Num = 0
+        if near == 1 and one.kind == "all-reduce" and one.algorithm == "in-switch":
+            raise InvalidValueError(
+                "Parallelism.all_reduce: expected ring or one-shot, for no two of the "
+                f"{one.group} devices share a node and its switch, got 'in-switch'"
+            )
         if near > 1:
             # Stages far apart are joined as well: the links must reach all of them.
             joined = near if one.kind != "point-to-point" else self._in_node

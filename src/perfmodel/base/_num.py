@@ -36,6 +36,12 @@ def is_symbolic(*numbers: Num) -> bool:
     return sympy is not None and any(isinstance(x, sympy.Basic) for x in numbers)
 
 
+def is_array(x: Num) -> bool:
+    """Whether a number is an array of real numbers (never imports NumPy)."""
+    numpy = sys.modules.get("numpy")
+    return numpy is not None and isinstance(x, numpy.ndarray) and x.dtype.kind in "iuf"
+
+
 def maximum(a: Num, b: Num) -> Num:
     """The larger of two numbers: elementwise for arrays, ``Max`` for symbols."""
     if type(a) in _PLAIN and type(b) in _PLAIN:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Final, Literal, NamedTuple, TypeAlias
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base.errors import InvalidValueError, UnknownKeyError
@@ -114,6 +114,12 @@ class Precision(Spec):
         default=(),
         description="Matrices of the blocks that differ from ``linear``, as (part, formats)",
     )
+
+    @model_validator(mode="after")
+    def _has_no_rows(self) -> Self:
+        _refuse_rows(self.kv)
+        _refuse_rows(self.state)
+        return self
 
     def __repr__(self) -> str:
         return f"<Precision {self.name}>"
@@ -446,9 +452,13 @@ def _format_after(part: str, name: str) -> str:
 def _without_rows(name: str) -> Format:
     """A format for what is no matrix, and has no rows."""
     found = format_named(name)
+    _refuse_rows(found)
+    return found
+
+
+def _refuse_rows(found: Format) -> None:
     if found.per_row:
         raise InvalidValueError(
             f"precision: {found.name} has a scale a matrix row, and a KV cache or a state has no "
             f"rows; expected one of: {', '.join(f.name for f in FORMATS.values() if not f.per_row)}"
         )
-    return found

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, Self
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from perfmodel.base._messages import from_pydantic, shown
+from perfmodel.base._num import is_array, is_symbolic
 from perfmodel.base.errors import InvalidValueError, PerfModelError
 
 # Far beyond any model or chip, and small enough that no product of counts leaves float range.
@@ -19,6 +20,7 @@ MAX_COUNT: Final = 10**15
 MIN_QUANTITY: Final = 1e-9
 MAX_QUANTITY: Final = 1e30
 MIN_RATE: Final = 1e6  # less is a figure in GB/s or TFLOP/s by mistake
+MIN_CAPACITY: Final = 1e3  # less is a figure in GB or MB by mistake
 MAX_LIST: Final = 10_000
 MAX_TEXT: Final = 200
 
@@ -191,9 +193,11 @@ def _real(value: Any) -> float:
 
 def non_negative(value: Any) -> float:
     """Zero, or a positive float inside the range that physics needs."""
-    if type(value) is not float:
-        value = _real(value)
-    return 0.0 if value == 0 else positive(value)
+    try:
+        number = value if type(value) is float else _real(value)
+        return 0.0 if number == 0 else positive(number)
+    except ValueError as error:
+        raise ValueError(str(error).replace("expected a", "expected 0 or a")) from None
 
 
 def rate(value: Any) -> float:
@@ -201,6 +205,14 @@ def rate(value: Any) -> float:
     number = positive(value)
     if number < MIN_RATE:
         raise ValueError("expected at least 1e6, in SI base units (1 TB/s is 1e12, 1 TFLOP/s 1e12)")
+    return number
+
+
+def capacity(value: Any) -> float:
+    """A memory or a cache of a chip: in B, it is never small."""
+    number = positive(value)
+    if number < MIN_CAPACITY:
+        raise ValueError("expected at least 1e3, in SI base units (80 GB is 80e9)")
     return number
 
 
@@ -248,6 +260,39 @@ def checked_positive(name: str, value: Any) -> float:
         return positive(value)
     except ValueError as error:
         raise InvalidValueError(f"{name}: {error}, got {shown(value)}") from None
+
+
+def checked_non_negative(name: str, value: Any) -> float:
+    """A function's argument as a float of at least 0, or an error that names it.
+
+    Raises
+    ------
+    InvalidValueError
+        If the value is not zero, nor a positive, finite number.
+    """
+    try:
+        return non_negative(value)
+    except ValueError as error:
+        raise InvalidValueError(f"{name}: {error}, got {shown(value)}") from None
+
+
+def checked_num(name: str, value: Any, *, zero: bool = True) -> None:
+    """Refuse what is no number: arrays and symbols are, and pass unchecked.
+
+    Raises
+    ------
+    InvalidValueError
+        If a plain number is negative, NaN or infinite, or zero where that is not allowed.
+    """
+    if is_array(value) or is_symbolic(value):
+        return
+    expected = "a finite number of at least 0" if zero else "a finite number above 0"
+    try:
+        number = _real(value)
+    except ValueError:
+        number = math.nan
+    if not (0 <= number < math.inf and (zero or number)):
+        raise InvalidValueError(f"{name}: expected {expected}, got {shown(value)}")
 
 
 def checked_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
@@ -321,6 +366,7 @@ CountOrZero: TypeAlias = Annotated[int, BeforeValidator(lambda value: whole(valu
 Quantity: TypeAlias = Annotated[float, BeforeValidator(positive)]
 QuantityOrZero: TypeAlias = Annotated[float, BeforeValidator(non_negative)]
 Rate: TypeAlias = Annotated[float, BeforeValidator(rate)]
+Capacity: TypeAlias = Annotated[float, BeforeValidator(capacity)]
 Share: TypeAlias = Annotated[float, BeforeValidator(share)]
 
 Exponent: TypeAlias = Annotated[float, BeforeValidator(exponent)]

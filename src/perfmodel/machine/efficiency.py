@@ -9,7 +9,15 @@ from pydantic import Field
 from perfmodel.base._messages import shown
 from perfmodel.base._num import Num, is_plain, maximum, minimum
 from perfmodel.base.errors import InvalidValueError
-from perfmodel.base.spec import Exponent, Origin, QuantityOrZero, Share, Spec, quantity
+from perfmodel.base.spec import (
+    Exponent,
+    Origin,
+    QuantityOrZero,
+    Share,
+    Spec,
+    checked_num,
+    quantity,
+)
 
 
 class LinkEfficiency(Spec):
@@ -49,7 +57,16 @@ class LinkEfficiency(Spec):
         -------
         float or array or symbol
             Time [s].
+
+        Raises
+        ------
+        InvalidValueError
+            If a plain number is negative, NaN or infinite, or no number at all, or there is no
+            bandwidth.
         """
+        checked_num("wire", wire)
+        checked_num("others", others)
+        checked_num("bandwidth", bandwidth, zero=False)
         slowed = wire + (self.half * wire) ** 0.5
         return self.launch + self.hop * others + slowed / (self.share * bandwidth)
 

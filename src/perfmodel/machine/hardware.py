@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from perfmodel.base._messages import shown
 from perfmodel.base.errors import InvalidValueError, UnsupportedFormatError, UnsupportedGroupError
 from perfmodel.base.spec import (
+    Capacity,
     Count,
     Flag,
     Name,
@@ -17,6 +18,7 @@ from perfmodel.base.spec import (
     QuantityOrZero,
     Rate,
     Spec,
+    checked_count,
     quantity,
 )
 
@@ -114,6 +116,11 @@ class Link(Spec):
         float
             Bandwidth in one direction [B/s].
 
+        Raises
+        ------
+        InvalidValueError
+            If it is no group of the domain.
+
         Examples
         --------
         Seven links of 64 GB/s; two devices share one of them:
@@ -121,6 +128,11 @@ class Link(Spec):
         >>> Link(bandwidth=448e9, domain=8, topology="mesh").among(2)
         64000000000.0
         """
+        devices = checked_count("devices", devices, 2)
+        if self.domain is not None and devices > self.domain:
+            raise InvalidValueError(
+                f"devices: expected at most {self.domain}, which {self.name} joins, got {devices}"
+            )
         if self.topology != "mesh" or self.domain is None:
             return self.bandwidth
         return self.bandwidth * (devices - 1) / (self.domain - 1)
@@ -157,12 +169,12 @@ class GpuSpec(Spec):
     """When it was released or announced, as YYYY-MM-DD."""
     memory_bandwidth: Rate = quantity(r"\beta", "B/s", "Peak memory bandwidth")
     peak_flops: PeakFlops = Field(description="Dense peak per format [FLOP/s]")
-    memory_capacity: Quantity | None = quantity("C", "B", "Memory as marketed", default=None)
-    visible_capacity: Quantity | None = quantity(
+    memory_capacity: Capacity | None = quantity("C", "B", "Memory as marketed", default=None)
+    visible_capacity: Capacity | None = quantity(
         "C_v", "B", "Memory as a program sees it", default=None
     )
-    l2_cache: Quantity | None = quantity("C_2", "B", "Level-2 cache", default=None)
-    last_level_cache: Quantity | None = quantity(
+    l2_cache: Capacity | None = quantity("C_2", "B", "Level-2 cache", default=None)
+    last_level_cache: Capacity | None = quantity(
         "C_L", "B", "Cache before the memory; what fits it need not be read again", default=None
     )
     units: Count | None = quantity(
@@ -272,6 +284,8 @@ class GpuSpec(Spec):
         ------
         UnsupportedGroupError
             If no link is known, or it does not reach so many.
+        InvalidValueError
+            If that is no number of devices.
 
         Examples
         --------
@@ -281,6 +295,7 @@ class GpuSpec(Spec):
         >>> chip.link_to(8).bandwidth
         100000000000.0
         """
+        devices = checked_count("devices", devices)
         link, host = self.link, self.host_link
         if link is None or (link.topology == "bridge" and devices > (link.domain or devices)):
             link = host
@@ -332,9 +347,21 @@ class Cluster(Spec):
     def _is_linked(self) -> Self:
         if self.nodes > 1 and self.link is None:
             raise InvalidValueError("Cluster.link: required between nodes, but missing")
-        inside = self.gpu.link
-        if inside is not None and self.per_node > (inside.domain or self.per_node):
-            self.gpu.link_to(self.per_node)  # or the host's
+        between, inside, gpu = self.link, self.gpu.link, self.gpu
+        if between is not None and self.nodes > (between.domain or self.nodes):
+            raise InvalidValueError(
+                f"Cluster.nodes: expected at most {between.domain} nodes, which {between.name} "
+                f"joins, got {self.nodes}"
+            )
+        if inside is None or self.per_node <= (inside.domain or self.per_node):
+            return self
+        try:
+            gpu.link_to(self.per_node)  # or the host's
+        except InvalidValueError:
+            raise InvalidValueError(
+                f"Cluster.per_node: expected at most {inside.domain} chips, which {inside.name} "
+                f"of {gpu.name} reaches, got {self.per_node}; nodes= joins more over a network"
+            ) from None
         return self
 
     @property

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, NamedTuple, Self, TypeAlias
+
+from pydantic import model_validator
 
 from perfmodel.base._num import Num
-from perfmodel.base.spec import Amount, Count, Name, NonNegative, Spec, quantity
+from perfmodel.base.errors import InvalidValueError
+from perfmodel.base.spec import Amount, Count, Name, NonNegative, Spec, checked_count, quantity
 from perfmodel.work.parallel import AllReduce, Parallelism
 
 CollectiveKind: TypeAlias = Literal[
@@ -34,6 +37,22 @@ class Collective(Spec):
     """How an all-reduce adds up; the others have but one way."""
     tokens: Amount | NonNegative = quantity("T", "1", "Tokens that it moves; as of an operation")
 
+    @model_validator(mode="after")
+    def _least_is_less(self) -> Self:
+        if self.least_nbytes > self.nbytes:
+            raise InvalidValueError(
+                f"Collective.least_nbytes: expected at most nbytes ({self.nbytes:g}), "
+                f"got {self.least_nbytes:g}"
+            )
+        return self
+
+    def _near(self, near: int) -> int:
+        if checked_count("near", near) > self.group:
+            raise InvalidValueError(
+                f"near: expected at most the {self.group} devices of the group, got {near}"
+            )
+        return int(near)
+
     @property
     def sends_to_all(self) -> bool:
         """Whether each device sends to every other at once, over both kinds of link."""
@@ -55,7 +74,13 @@ class Collective(Spec):
         -------
         tuple of Leg
             The inner and the outer one; no bytes where nothing crosses.
+
+        Raises
+        ------
+        InvalidValueError
+            If the group has not so many devices.
         """
+        near = self._near(near)
         size, nodes, far = self.nbytes, -(-self.group // near), self.group - near
         if self.sends_to_all:
             one = size / self.group if self.kind == "all-to-all" else size
@@ -82,7 +107,13 @@ class Collective(Spec):
         -------
         tuple of float or array or symbol
             Bytes in one direction [B].
+
+        Raises
+        ------
+        InvalidValueError
+            If the group has not so many devices.
         """
+        near = self._near(near)
         size = self.least_nbytes
         whole = self.kind in ("all-reduce", "point-to-point")
         if near == self.group:

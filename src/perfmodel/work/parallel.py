@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import accumulate
-from typing import Final, Literal, Self, TypeAlias
+from typing import Annotated, Final, Literal, Self, TypeAlias
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from perfmodel.base._num import Num, ceil_div, divide, is_zero, minimum
 from perfmodel.base.errors import InvalidValueError
-from perfmodel.base.spec import Count, Spec, quantity
+from perfmodel.base.spec import Count, Spec, checked_kind, checked_num, quantity
 from perfmodel.work.step import Group, Step
 
 AllReduce: TypeAlias = Literal["ring", "one-shot", "in-switch"]
@@ -49,7 +49,7 @@ class Parallelism(Spec):
         "Parts of a replica's batch that follow each other through the stages; None: one a stage",
         default=None,
     )
-    stages: tuple[Count, ...] | None = None
+    stages: Annotated[tuple[Count, ...], Field(max_length=MAX_STAGES)] | None = None
     """Blocks of each stage; None: as equal as can be, the rest before the last stage."""
     all_reduce: AllReduce = "ring"
     """How partial sums are added up: around a ring, by sending all to all, or in the switch."""
@@ -106,7 +106,13 @@ class Parallelism(Spec):
         -------
         int or array or symbol
             Micro-batches, none of them empty [1].
+
+        Raises
+        ------
+        InvalidValueError
+            If there are no sequences.
         """
+        checked_num("sequences", sequences, zero=False)
         if self.pipeline == 1 and self.micro_batches is None:
             return 1
         wanted = self.pipeline if self.micro_batches is None else self.micro_batches
@@ -126,7 +132,13 @@ class Parallelism(Spec):
         -------
         Step
             All micro-batches of one replica, of which none has fewer sequences or new tokens.
+
+        Raises
+        ------
+        InvalidValueError
+            If it is no step.
         """
+        checked_kind("step", step, Step)
         return next(self.replicas(step))
 
     def replicas(self, step: Step) -> Iterator[Step]:
@@ -173,6 +185,11 @@ class Parallelism(Spec):
         -------
         Step
             One micro-batch of one replica; its counts need not be whole.
+
+        Raises
+        ------
+        InvalidValueError
+            If it is no step.
         """
         held, parts = self.replica(step), self.micro_batches_of(step.sequences)
         return held if is_zero(parts - 1) else cut(held, parts)

@@ -36,7 +36,7 @@ def shard(model: ModelShape, parallelism: Parallelism) -> tuple[ModelShape, ...]
     Raises
     ------
     InvalidValueError
-        If a size cannot be divided, or there are more stages than blocks.
+        If a size cannot be divided, or stages do not add up to the blocks, or are more than they.
 
     Examples
     --------
@@ -50,6 +50,8 @@ def shard(model: ModelShape, parallelism: Parallelism) -> tuple[ModelShape, ...]
     checked_kind("model", model, ModelShape)
     checked_kind("parallelism", parallelism, Parallelism)
     tensor, pipeline, expert = parallelism.tensor, parallelism.pipeline, parallelism.expert
+    if parallelism.stages is not None:
+        _counts(model.layers, parallelism)  # a wrong sum is wrong on one stage too
     if (tensor, pipeline, expert) == (1, 1, 1):
         return (model,)
     if pipeline > 1 and any(layer.reused for _, layer in model.distinct_layers):
