@@ -48,12 +48,24 @@ def placed(model: ModelShape, gpu: GpuSpec | Cluster, parallelism: Parallelism) 
         checked_kind("parallelism", parallelism, Parallelism, "pm.Parallelism(tensor=8)")
     if parallelism == SINGLE:
         return Place(chip, cluster, SINGLE)
-    if cluster is not None and parallelism.devices > cluster.devices:
+    if cluster is not None:
+        require_devices(cluster, parallelism)
+    return Place(chip, cluster, parallelism)
+
+
+def require_devices(cluster: Cluster, parallelism: Parallelism) -> None:
+    """Refuse a division over more devices than there are.
+
+    Raises
+    ------
+    InvalidValueError
+        If the cluster has too few devices.
+    """
+    if parallelism.devices > cluster.devices:
         raise InvalidValueError(
             f"parallelism: expected at most the {cluster.devices} devices of the cluster, "
             f"got {parallelism.devices} ({parallelism})"
         )
-    return Place(chip, cluster, parallelism)
 
 
 def check_gpu(gpu: GpuSpec) -> None:
@@ -67,7 +79,26 @@ def check_gpu(gpu: GpuSpec) -> None:
     checked_kind("gpu", gpu, GpuSpec, "pm.gpu(key) or pm.read_gpu(path)")
 
 
-def decode_group(model: ModelShape, batch: int, context: int | None, shared_past: int) -> Group:
+def require_positions(context: int, *models: ModelShape | None) -> None:
+    """Refuse a context that learned positions of a model, or of its draft, do not reach.
+
+    Raises
+    ------
+    InvalidValueError
+        If it exceeds the learned positions of one of them.
+    """
+    for model in models:
+        if model is not None:
+            model.require_positions(context)
+
+
+def decode_group(
+    model: ModelShape,
+    batch: int,
+    context: int | None,
+    shared_past: int,
+    draft: ModelShape | None = None,
+) -> Group:
     """A checked batch of sequences, each with its last token new.
 
     Raises
@@ -85,7 +116,7 @@ def decode_group(model: ModelShape, batch: int, context: int | None, shared_past
         raise InvalidValueError("context: required for a model with a KV cache, but missing")
     count = checked_count("batch", batch)
     past = checked_count("context", context) - 1
-    model.require_positions(past + 1)
+    require_positions(past + 1, model, draft)
     shared = checked_count("shared_past", shared_past, 0)
     if shared > past:
         raise InvalidValueError(f"shared_past: expected less than context={past + 1}, got {shared}")

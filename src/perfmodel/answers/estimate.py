@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
 from pydantic import computed_field, model_validator
 
+from perfmodel.answers._asked import require_devices
 from perfmodel.answers._device import (
     Bound,
     CollectiveTime,
@@ -107,6 +108,14 @@ class Estimate(Spec):
 
     @model_validator(mode="after")
     def _can_be_answered(self) -> Self:
+        if self.cluster is not None:
+            if self.cluster.gpu != self.gpu:
+                raise InvalidValueError(
+                    f"Estimate.cluster: expected nodes of the chip of Estimate.gpu, "
+                    f"{self.gpu.name}, got nodes of {self.cluster.gpu.name} with other figures; "
+                    "change both together"
+                )
+            require_devices(self.cluster, self.parallelism)
         self.sums  # noqa: B018  a format that the chip lacks is an error now, not at the first look
         return self
 
