@@ -193,7 +193,7 @@ class LinkEfficiency(launch, hop, share, half)
 class MemoryPolicy(name, share_of, fraction, reserve, peak, step_tokens, logits, activation, block, latent_block, spare_blocks, windows, unified, latents, scaled_latents, keys, values, indexer, state_pages, spare_states, short_conv, conv, draft_tokens, printed)
     .cache_formats(self, precision)
     .pool_bytes(self, *, total, weights, activations=0.0, reserve=None)
-    .preset(cls, name, **changes)
+    .preset(cls, name, /, **changes)
     .tokens_of_block(self, latent)
 class MixtureOfExperts(norm, post_norm, scalars, reused, variant, kind, experts, top_k, width, gated, shared_width, shared_gate, zero_experts, latent, router_width, spread, gathered, router_bias, bias, shared_bias)
     .DIVIDED

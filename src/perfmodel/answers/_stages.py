@@ -7,6 +7,7 @@ from functools import cached_property
 from perfmodel.answers.activations import block_peak, head_peak
 from perfmodel.answers.paging import Layout, layout_of
 from perfmodel.answers.policies import MemoryPolicy, resolve_policy
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import checked_flag, checked_kind
 from perfmodel.work.parallel import Parallelism
@@ -102,12 +103,18 @@ def stages_of(
     Raises
     ------
     InvalidValueError
-        If an argument is of another kind, or a size cannot be divided.
+        If an argument is of another kind, or a size cannot be divided, or the model has no extra
+        blocks.
     UnknownKeyError
         If there is no preset of that name.
     """
     checked_kind("parallelism", parallelism, Parallelism, "pm.Parallelism(tensor=8)")
     checked_flag("mtp", mtp)
+    if mtp and not model.mtp:
+        raise InvalidValueError(
+            f"mtp: expected False, for {model.name} has no extra prediction blocks, got True; "
+            "draft= takes a model of its own"
+        )
     formats = model.resolve_precision(precision)
     parts = [(shape,) for shape in shard(model, parallelism)]
     precisions = [(formats,)] * len(parts)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from perfmodel.answers._asked import require_positions
 from perfmodel.answers._stages import stages_of
 from perfmodel.answers.policies import PolicyLike, resolve_policy
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import (
+    Amount,
     Count,
-    CountOrZero,
     Name,
     NonNegative,
     Spec,
@@ -27,7 +28,7 @@ class CacheRows(Spec):
     """What a table calls the layers."""
     layers: Count = quantity("L", "1", "Layers of the kind")
     rows: Count = quantity("n_r", "1", "Rows of cells: one a sequence, or one for all")
-    cells: CountOrZero = quantity("n_c", "1", "Cells of each row, each for one token")
+    cells: Amount = quantity("n_c", "1", "Cells of each row, each for one token")
     keys: NonNegative = quantity("M_k", "B", "Keys, or latents")
     values: NonNegative = quantity("M_v", "B", "Values")
 
@@ -38,7 +39,7 @@ class StateSlots(Spec):
     kind: Name
     """What a table calls the layers."""
     layers: Count = quantity("L", "1", "Layers of the kind")
-    slots: Count = quantity("n_s", "1", "States of each layer")
+    slots: Amount = quantity("n_s", "1", "States of each layer")
     conv: NonNegative = quantity("M_{cv}", "B", "The last inputs of convolutions")
     scan: NonNegative = quantity("M_{sc}", "B", "States of recurrences")
 
@@ -118,7 +119,6 @@ def kv_layout(
     checked_kind("model", model, ModelShape, "pm.model(key) or pm.read_hf(path)")
     model.require_cache()
     count, length = checked_count("batch", batch), checked_count("context", context)
-    model.require_positions(length)
     stages = stages_of(
         model,
         precision=precision,
@@ -127,6 +127,7 @@ def kv_layout(
         draft=draft,
         mtp=mtp,
     )
+    require_positions(length, model, draft)
     number = checked_count("stage", stage, 0)
     if number >= len(stages):
         raise InvalidValueError(f"stage: expected less than {len(stages)} stages, got {number}")

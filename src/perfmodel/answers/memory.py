@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from perfmodel.answers._asked import decode_group
+from perfmodel.answers._asked import decode_group, require_positions
 from perfmodel.answers._holding import Holding, sequences
 from perfmodel.answers._search import largest
 from perfmodel.answers._stages import stages_of
@@ -99,7 +99,7 @@ def memory(
         draft=draft,
         mtp=mtp,
     )
-    group = decode_group(model, batch, context, shared_past)
+    group = decode_group(model, batch, context, shared_past, draft)
     held = holding.of_groups(group)
     if held.fits is not False:
         return held
@@ -180,7 +180,7 @@ def max_batch(
     )
     holding.require_capacity()
     context = checked_count("context", context)
-    model.require_positions(context)
+    require_positions(context, model, draft)
     most = largest(lambda batch: holding.of(batch, context).fits)
     return most if most else _refuse(holding, 1, context)
 
@@ -255,7 +255,8 @@ def max_context(
     )
     holding.require_capacity()
     batch = checked_count("batch", batch)
-    limit = model.position_limit
+    limits = [one.position_limit for one in (model, draft) if one is not None]
+    limit = min((limit for limit in limits if limit is not None), default=None)
     if limit is not None and holding.of(batch, limit).fits:
         return limit
     most = largest(lambda context: holding.of(batch, context).fits)
@@ -332,7 +333,7 @@ def max_tokens(
     )
     holding.require_capacity()
     context = checked_count("context", context)
-    model.require_positions(context)
+    require_positions(context, model, draft)
     whole = largest(lambda batch: holding.of(batch, context).fits)
     replicas, full = holding.split.data, (sequences(whole, context),) if whole else ()
     # Another sequence on each replica, which is shorter, for a whole one would not fit.
@@ -395,7 +396,6 @@ def min_capacity(
     24000000000.0
     """
     checked_kind("model", model, ModelShape, "pm.model(key) or pm.read_hf(path)")
-    group = decode_group(model, batch, context, 0)
     stages = stages_of(
         model,
         precision=precision,
@@ -404,6 +404,7 @@ def min_capacity(
         draft=draft,
         mtp=mtp,
     )
+    group = decode_group(model, batch, context, 0, draft)
     count = -(-group.count // parallelism.data)
     return max(stage.capacity_for(count, group.context) for stage in stages)
 
@@ -446,7 +447,8 @@ def min_devices(
     Returns
     -------
     int
-        Devices of a tensor group: 1, 2, 4, ... 64, as far as they divide the model [1].
+        Devices of a tensor group: as many as ``parallelism`` says, else the next of 2, 4, ... 64
+        that divides the model [1].
 
     Raises
     ------
@@ -475,7 +477,7 @@ def min_devices(
         mtp=mtp,
     )
     holding.require_capacity()
-    group = decode_group(model, batch, context, 0)
+    group = decode_group(model, batch, context, 0, draft)
     found = fewest_devices(holding, group.count, group.context)
     if found is None:
         held = holding.of(group.count, group.context)

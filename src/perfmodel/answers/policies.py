@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Self, TypeAlias
+
+from pydantic import model_validator
 
 from perfmodel.base._messages import did_you_mean, shown
-from perfmodel.base.errors import UnknownKeyError
+from perfmodel.base.errors import InvalidValueError, UnknownKeyError
 from perfmodel.base.formats import FORMATS, Format
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import (
@@ -16,6 +18,10 @@ from perfmodel.base.spec import (
     QuantityOrZero,
     Share,
     Spec,
+    checked_flag,
+    checked_kind,
+    checked_non_negative,
+    checked_positive,
     quantity,
 )
 from perfmodel.work.layers.cached import CacheFormats, LatentCache
@@ -95,8 +101,19 @@ class MemoryPolicy(Spec):
     printed: Literal["blocks", "concurrency"] = "blocks"
     """Whether the engine prints tokens of its blocks, or concurrency times the longest sequence."""
 
+    @model_validator(mode="after")
+    def _has_no_rows(self) -> Self:
+        for field in ("keys", "values", "indexer", "conv", "activation"):
+            found: Format | None = getattr(self, field)
+            if found is not None and found.per_row:
+                raise InvalidValueError(
+                    f"MemoryPolicy.{field}: expected a format without a scale a matrix row, as "
+                    f"fp8 or q8_0, for what it holds has no rows, got {found.name}"
+                )
+        return self
+
     @classmethod
-    def preset(cls, name: str, **changes: Any) -> MemoryPolicy:
+    def preset(cls, name: str, /, **changes: Any) -> MemoryPolicy:
         """The policy of an engine, perhaps with some fields changed.
 
         Parameters
@@ -153,6 +170,11 @@ class MemoryPolicy(Spec):
         float
             Bytes, 0 where the share is spent [B].
 
+        Raises
+        ------
+        InvalidValueError
+            If a number of bytes is negative, NaN or infinite, or no number at all.
+
         Examples
         --------
         A share of the total, and a share of what is free:
@@ -163,7 +185,10 @@ class MemoryPolicy(Spec):
         >>> MemoryPolicy.preset("tensorrt-llm", fraction=0.9).pool_bytes(**fixed) / 1e9
         24.3
         """
-        fixed = weights + activations + (self.reserve if reserve is None else reserve)
+        total = checked_positive("total", total)
+        kept = self.reserve if reserve is None else checked_non_negative("reserve", reserve)
+        fixed = checked_non_negative("weights", weights) + kept
+        fixed += checked_non_negative("activations", activations)
         if self.share_of == "free":
             return max(0.0, self.fraction * (total - fixed))
         return max(0.0, self.fraction * total - fixed)
@@ -180,7 +205,13 @@ class MemoryPolicy(Spec):
         -------
         int
             Tokens [1].
+
+        Raises
+        ------
+        InvalidValueError
+            If the flag is neither True nor False.
         """
+        checked_flag("latent", latent)
         return self.latent_block or self.block if latent else self.block
 
     def cache_formats(self, precision: Precision) -> CacheFormats:
@@ -195,7 +226,13 @@ class MemoryPolicy(Spec):
         -------
         CacheFormats
             Keys, values, rotary keys beside latents, keys of indexers.
+
+        Raises
+        ------
+        InvalidValueError
+            If it is no precision.
         """
+        checked_kind("precision", precision, Precision, "pm.Precision.parse(name)")
         kv = precision.kv
         keys, rotary = self.keys or kv, self.keys or kv
         if self.scaled_latents and kv.bits == 8 and not kv.scale_bits:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from perfmodel.answers._asked import placed
+from perfmodel.answers._asked import placed, require_positions
 from perfmodel.answers._search import largest
 from perfmodel.answers._stages import Stage, stages_of
 from perfmodel.answers.paging import Pool
@@ -10,6 +10,7 @@ from perfmodel.answers.policies import PolicyLike, resolve_policy
 from perfmodel.base.errors import InvalidValueError, UnboundedError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import (
+    Amount,
     Count,
     CountOrZero,
     Name,
@@ -37,14 +38,14 @@ class KvPool(Spec):
     block_tokens: CountOrZero = quantity("B_t", "1", "Tokens of the smallest block; 0 for states")
     block_bytes: Quantity = quantity("q_b", "B", "One block, of all layers that share it")
     tables: Count = quantity("n_g", "1", "Groups of layers, each with a block table of its own")
-    blocks: CountOrZero = quantity("n_b", "1", "Blocks that hold tokens or states")
+    blocks: Amount = quantity("n_b", "1", "Blocks that hold tokens or states")
     spare_blocks: CountOrZero = quantity("n_0", "1", "Blocks that are allocated and hold nothing")
-    tokens: CountOrZero = quantity("T_p", "1", "Tokens, as the engine prints them")
-    longest: CountOrZero | None = quantity(
+    tokens: Amount = quantity("T_p", "1", "Tokens, as the engine prints them")
+    longest: Amount | None = quantity(
         "S_p", "1", "Tokens of the longest sequence that it holds; None: no window fills it"
     )
     max_len: Count | None = quantity("S_1", "1", "Tokens of the longest request", default=None)
-    blocks_per_request: Count | None = quantity(
+    blocks_per_request: Amount | None = quantity(
         "n_r", "1", "Blocks that a request of that length may need", default=None
     )
 
@@ -159,15 +160,22 @@ def kv_pool(
         tokens = checked_count("tokens", tokens)
     if max_len is not None:
         max_len = checked_count("max_len", max_len)
-        model.require_positions(max_len)
+    policy = resolve_policy(policy)
+    if blocks is not None and blocks <= policy.spare_blocks:
+        raise InvalidValueError(
+            f"blocks: expected more than the {policy.spare_blocks} that {policy.name} spares, "
+            f"got {blocks}"
+        )
     stages = stages_of(
         model,
         precision=precision,
-        policy=resolve_policy(policy),
+        policy=policy,
         parallelism=parallelism,
         draft=draft,
         mtp=mtp,
     )
+    if max_len is not None:
+        require_positions(max_len, model, draft)
     pools = []
     for stage in stages:
         pool = stage.layout.pool

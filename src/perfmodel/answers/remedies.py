@@ -37,10 +37,9 @@ def in_words(remedies: tuple[Remedy, ...]) -> str:
 
 
 def fewest_devices(holding: Holding, batch: int, context: int) -> tuple[int, DeviceMemory] | None:
-    """The smallest tensor group on which it fits, no smaller than the one asked about."""
-    for tensor in GROUPS:
-        if tensor < holding.split.tensor:
-            continue
+    """The smallest tensor group on which it fits: the one asked about, or one of those larger."""
+    asked = holding.split.tensor
+    for tensor in (asked, *(group for group in GROUPS if group > asked)):
         try:
             split = holding.split.model_copy(update={"tensor": tensor})
             held = holding.changed(parallelism=split).of(batch, context)
