@@ -175,6 +175,7 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None) -> GpuSpec:
     parts: dict[str, type[Spec]] = {"peak_flops": PeakFlops, "link": Link, "host_link": Link}
     origins: list[Origin] = []
     sections = {}
+    found = parts.keys() & table.keys()
     for part in parts:
         sections[part] = table.pop(part, {})
         if not isinstance(sections[part], dict):
@@ -192,7 +193,7 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None) -> GpuSpec:
                 raise ConfigError(f"{printable(path)}: {prefix}{plain(key)}: unknown field; {near}")
             unit = (owner.model_fields[key].json_schema_extra or {}).get("unit")  # type: ignore[union-attr]
             if unit is None:  # a name or a flag, which has no unit and no origin
-                fields[key] = item
+                fields[key] = iso_day(item)
                 continue
             fields[key], origin = _value(path, f"{prefix}{key}", unit, item, sources)
             origins.append(origin)
@@ -200,7 +201,7 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None) -> GpuSpec:
 
     fields: dict[str, Any] = {"name": plain(path.stem)} | values(table, GpuSpec)
     for part, owner in parts.items():
-        if part == "peak_flops" or sections[part]:
+        if part == "peak_flops" or part in found:
             fields[part] = values(sections[part], owner, f"{part}.")
     try:
         return GpuSpec(**fields, origins=tuple(origins))
@@ -237,12 +238,16 @@ def _origin(
     fields = {"kind": "user"} | item
     if (key := fields.pop("source", None)) is not None:
         fields["source"] = _source(path, field, key, sources)
-    if isinstance(fields.get("date"), date):
-        fields["date"] = fields["date"].isoformat()  # TOML has dates of its own
+    fields["date"] = iso_day(fields.get("date", ""))
     try:
         return Origin(field=field, **fields)
     except InvalidValueError as error:
         raise ConfigError(f"{printable(path)}: {field}: {error}") from None
+
+
+def iso_day(value: Any) -> Any:
+    """A date of TOML, which has dates of its own, as YYYY-MM-DD; anything else as it is."""
+    return value.isoformat()[:10] if isinstance(value, date) else value
 
 
 def _source(path: Path, field: str, key: Any, sources: dict[str, Source] | None) -> Source:

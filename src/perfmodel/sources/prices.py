@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import date
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -21,7 +20,7 @@ from perfmodel.base.spec import (
     quantity,
     text,
 )
-from perfmodel.sources.catalog import catalog_sources
+from perfmodel.sources.catalog import catalog_sources, iso_day
 
 
 class Price(Spec):
@@ -121,8 +120,7 @@ def _price(where: str, item: Any, sources: dict[str, Source] | None) -> Price:
             near = did_you_mean(field, Price.model_fields)
             raise ConfigError(f"{where}.{plain(field)}: unknown; {near}")
     fields = dict(item)
-    if isinstance(fields.get("date"), date):
-        fields["date"] = fields["date"].isoformat()  # TOML has dates of its own
+    fields["date"] = iso_day(fields.get("date", ""))
     named = fields.pop("sources", [])
     if not isinstance(named, list):
         raise ConfigError(f"{where}.sources: expected a list of texts, got {shown(named)}")
