@@ -79,6 +79,13 @@ def test_stages_are_a_list_with_an_end(stages):
     refused(lambda: P(pipeline=2, stages=stages), "Parallelism.stages")
 
 
+def test_a_thousand_equal_stages_are_counted_once():
+    deep = pm.ModelShape.dense(layers=1000, hidden=64, heads=4, ffn=64, vocab=100)
+    shapes = pm.shard(deep, P(pipeline=1000))
+    assert len(shapes) == 1000
+    assert len(set(map(id, shapes))) == 3  # the first, the last, and all between them
+
+
 def test_no_switch_adds_up_where_every_device_stands_alone():
     adding = GPU.model_copy(update={"link": LINK.model_copy(update={"reduces": True})})
     assert decoded(adding, tensor=2, all_reduce="in-switch").network_time > 0

@@ -71,7 +71,8 @@ class Holding:
         shares = [groups]
         if self.split.data > 1:
             shares = [held.groups for held in self.split.replicas(Step.trusted(groups=groups))]
-        found = [held_by(stage, self.gpu, share) for share in shares for stage in self.stages]
+        stages = dict.fromkeys(self.stages)
+        found = [held_by(stage, self.gpu, share) for share in shares for stage in stages]
         return found[0] if len(found) == 1 else max(found, key=_overdrawn)
 
 

@@ -125,8 +125,10 @@ def stages_of(
         (own,) = shard(draft, Parallelism(tensor=parallelism.tensor))
         parts[-1] += (own,)  # type: ignore[assignment]
         precisions[-1] += (draft.resolve_precision(precision),)  # type: ignore[assignment]
+    made: dict[tuple[int, ...], Stage] = {}  # equal stages are the same object here too
     return tuple(
-        Stage(models, kept, policy) for models, kept in zip(parts, precisions, strict=True)
+        made.setdefault(tuple(map(id, models)), Stage(models, kept, policy))
+        for models, kept in zip(parts, precisions, strict=True)
     )
 
 

@@ -66,11 +66,18 @@ def shard(model: ModelShape, parallelism: Parallelism) -> tuple[ModelShape, ...]
         )
     known = model._shards.get(parallelism)
     if known is None:
-        known = model._shards[parallelism] = tuple(
-            _stage(model, parallelism, blocks, first=index == 0, last=index == pipeline - 1)
-            for index, blocks in enumerate(_staged(model, parallelism))
-        )
+        known = model._shards[parallelism] = tuple(_shapes(model, parallelism))
     return known
+
+
+def _shapes(model: ModelShape, parallelism: Parallelism) -> Iterator[ModelShape]:
+    """One shape a stage; equal stages are the same object, so that each is counted once."""
+    made: dict[tuple[tuple[Block, ...], bool, bool], ModelShape] = {}
+    for index, blocks in enumerate(_staged(model, parallelism)):
+        first, last = index == 0, index == parallelism.pipeline - 1
+        if (blocks, first, last) not in made:
+            made[blocks, first, last] = _stage(model, parallelism, blocks, first=first, last=last)
+        yield made[blocks, first, last]
 
 
 def _staged(model: ModelShape, parallelism: Parallelism) -> Iterator[tuple[Block, ...]]:
