@@ -213,6 +213,22 @@ def test_pools_and_layouts_of_any_size_can_be_written():
         assert pm.KvLayout.model_validate_json(held.model_dump_json()) == held
 
 
+def test_tokens_of_states_need_the_length_of_a_request():
+    # 2 pages of state a request under vllm: 100 tokens are two requests of 50.
+    mamba = pm.model("mamba-1.4b")
+    refused(lambda: pm.kv_pool(mamba, tokens=100), "tokens", "states", "max_len", "got 100")
+    assert pm.kv_pool(mamba, tokens=100, max_len=50).blocks == 4
+
+
+@pytest.mark.parametrize("policy", ["vllm", "logical"])
+def test_no_policy_is_asked_for_that_was_given(policy):
+    entries = pm.model("deepseek-v4-flash")
+    refused(
+        lambda: pm.kv_layout(entries, batch=1, context=8, policy=policy),
+        *("several tokens", f"got {policy}", 'memory(..., policy="logical")'),
+    )
+
+
 def test_a_policy_can_have_another_name():
     assert pm.MemoryPolicy.preset("vllm", name="ours").name == "ours"
 
@@ -272,6 +288,7 @@ def test_methods_take_numbers(name, ask, bad):
 def test_methods_take_numbers_of_any_kind():
     wires = np.array([1e6, 2e6])
     half = pm.LinkEfficiency(half=1e6)
+    refused(lambda: half.time(wire=1e300, others=7, bandwidth=1e9), "wire", "1e+300")
     for wire, time in zip(wires, half.time(wire=wires, others=7, bandwidth=1e9), strict=True):
         assert half.time(wire=float(wire), others=7, bandwidth=1e9) == time
     assert P(pipeline=4).micro_batches_of(np.array([1, 8])).tolist() == [1, 4]

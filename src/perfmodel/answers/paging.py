@@ -199,8 +199,8 @@ def _kinds(
             cached = layer.token_cache(formats)
             if cached is None:
                 raise InvalidValueError(
-                    f"policy: expected logical, for entries of {model.name} stand for several "
-                    f"tokens and fill no blocks, got {policy.name}"
+                    f"policy: entries of {model.name} stand for several tokens and fill no blocks "
+                    f'or cells, got {policy.name}; memory(..., policy="logical") counts their bytes'
                 )
             kept = (
                 layer.kept(precision, conv, policy.draft_tokens)

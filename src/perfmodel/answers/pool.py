@@ -242,4 +242,11 @@ def _printed(pool: Pool, blocks: int, max_len: int | None, stage: Stage) -> int:
 def _holding(pool: Pool, tokens: int | None, max_len: int | None, stage: Stage) -> int:
     """The fewest blocks of which the engine would print so many tokens."""
     wanted = tokens or 0
-    return 1 + largest(lambda blocks: _printed(pool, blocks, max_len, stage) < wanted)
+    try:
+        return 1 + largest(lambda blocks: _printed(pool, blocks, max_len, stage) < wanted)
+    except UnboundedError:
+        raise InvalidValueError(
+            f"tokens: expected blocks= or available=, for blocks of {stage.models[0].name} under "
+            f"{stage.policy.name} hold states and no tokens, got {wanted}; an engine that prints "
+            "concurrency needs max_len="
+        ) from None

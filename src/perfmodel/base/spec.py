@@ -19,6 +19,7 @@ from perfmodel.base.errors import InvalidValueError, PerfModelError
 MAX_COUNT: Final = 10**15
 MIN_QUANTITY: Final = 1e-9
 MAX_QUANTITY: Final = 1e30
+MAX_AMOUNT: Final = 10**150  # of products of several of them: their own product is a float still
 MIN_RATE: Final = 1e6  # less is a figure in GB/s or TFLOP/s by mistake
 MIN_CAPACITY: Final = 1e3  # less is a figure in GB or MB by mistake
 MAX_LIST: Final = 10_000
@@ -282,7 +283,7 @@ def checked_num(name: str, value: Any, *, zero: bool = True) -> None:
     Raises
     ------
     InvalidValueError
-        If a plain number is negative, NaN or infinite, or zero where that is not allowed.
+        If a plain number is negative, NaN or too large, or zero where that is not allowed.
     """
     if is_array(value) or is_symbolic(value):
         return
@@ -291,7 +292,7 @@ def checked_num(name: str, value: Any, *, zero: bool = True) -> None:
         number = _real(value)
     except ValueError:
         number = math.nan
-    if not (0 <= number < math.inf and (zero or number)):
+    if not (0 <= number <= MAX_AMOUNT and (zero or number)):
         raise InvalidValueError(f"{name}: expected {expected}, got {shown(value)}")
 
 
@@ -374,7 +375,7 @@ Flag: TypeAlias = Annotated[bool, Field(strict=True)]
 Name: TypeAlias = Annotated[str, BeforeValidator(text)]
 
 # What perfmodel itself computes from validated numbers: checked natively, because it is hot.
-Amount: TypeAlias = Annotated[int, Field(ge=0, le=10**150, strict=True)]
+Amount: TypeAlias = Annotated[int, Field(ge=0, le=MAX_AMOUNT, strict=True)]
 NonNegative: TypeAlias = Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)]
 
 

@@ -61,7 +61,7 @@ class LinkEfficiency(Spec):
         Raises
         ------
         InvalidValueError
-            If a plain number is negative, NaN or infinite, or no number at all, or there is no
+            If a plain number is negative, NaN or too large, or no number at all, or there is no
             bandwidth.
         """
         checked_num("wire", wire)
