@@ -230,7 +230,7 @@ def test_states_alone_fill_blocks_too():
 
 
 def test_entries_that_stand_for_several_tokens_fill_no_blocks():
-    with pytest.raises(pm.errors.InvalidValueError, match="policy: .* several tokens"):
+    with pytest.raises(pm.errors.InvalidValueError, match=r"policy: .* several tokens"):
         pm.kv_pool(pm.model("deepseek-v4-flash"), available=1e9)
     assert pm.memory(pm.model("deepseek-v4-flash"), H100, batch=1, context=100).kv > 0
 
