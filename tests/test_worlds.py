@@ -303,3 +303,21 @@ def test_a_sweep_refuses_contexts_past_the_learned_positions():
 def test_a_sweep_has_no_column_that_was_not_asked_for():
     with pytest.raises(AttributeError, match="no column 'tiem'"):
         pm.sweep(TINY, CHIP, batch=[1], context=[1]).tiem  # noqa: B018
+
+
+def test_the_fullest_stage_of_a_sweep_changes_with_the_context():
+    # The first stage holds a wide table and windows, the second attention that grows.
+    sizes = {"heads": 8, "kv_heads": 8, "head_dim": 64}
+    blocks = tuple((2, (pm.Attention(**sizes, window=window),)) for window in (128, None))
+    shape = pm.ModelShape(hidden=512, vocab=100_000, blocks=blocks, embedding=pm.Embedding())
+    ways = pm.Parallelism(pipeline=2, communication="ignored")
+    contexts = [100, 10_000, 100_000]
+    table = pm.sweep(shape, CHIP, batch=[1], context=contexts, precision="bf16", parallelism=ways)
+    alone = [
+        pm.memory(shape, CHIP, batch=1, context=c, precision="bf16", parallelism=ways).needed
+        for c in contexts
+    ]
+    assert list(table.needed) == alone
+    # 2 x 4 x 512^2 weights of 2 bytes; 2 layers x 2 x 512 numbers of 2 bytes a token.
+    assert alone[-1] == 2 * 4 * 512**2 * 2 + 2 * 512 * 2 + 100_000 * 2 * 2 * 512 * 2
+    assert alone[0] > 100_000 * 512 * 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final, Literal
 
-from perfmodel.base._num import Num, highest
+from perfmodel.base._num import where
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Name, NonNegative, Quantity, Spec, quantity
 from perfmodel.base.units import si
@@ -126,16 +126,24 @@ def memory_of(
     if parallelism is SINGLE:
         return _held_by(model, gpu, step, precision)
     shapes = shard(model, parallelism)
-    found = [
+    found, *others = (
         _held_by(shape, gpu, replica, precision)
         for replica in parallelism.replicas(step)
         for shape in shapes
-    ]
+    )
+    for other in others:
+        found = _fuller(found, other)
+    return found
 
-    def most(held: DeviceMemory) -> Num:
-        return highest(held.needed)
 
-    return max(found, key=most)
+def _fuller(one: DeviceMemory, other: DeviceMemory) -> DeviceMemory:
+    """What of two devices holds more; of arrays, element by element."""
+    more = other.needed > one.needed
+    fields = {name: getattr(one, name) for name in DeviceMemory.model_fields}
+    sizes = {
+        name: where(more, getattr(other, name), fields[name]) for name in ("weights", "kv", "state")
+    }
+    return DeviceMemory.trusted(**fields | sizes)
 
 
 def _held_by(model: ModelShape, gpu: GpuSpec, step: Step, precision: Precision) -> DeviceMemory:
