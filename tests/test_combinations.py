@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import perfmodel as pm
-from perfmodel.answers.policies import POLICIES
+from perfmodel.answers.holding.policies import POLICIES
 from perfmodel.base.precision import FILE_TYPES, PRESETS
 
 CASES = 300

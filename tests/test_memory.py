@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perfmodel as pm
-from perfmodel.answers.policies import POLICIES
+from perfmodel.answers.holding.policies import POLICIES
 
 GIB = 2**30
 LLAMA = pm.model("llama-3.1-8b")  # 131,072 B a token in bf16

@@ -11,10 +11,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 from perfmodel.answers.compare import Comparison, compare
-from perfmodel.answers.device_memory import DeviceMemory, Remedy
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.generate import Generation, generate
 from perfmodel.answers.growth import KvGrowth, kv_growth
+from perfmodel.answers.holding.policies import MemoryPolicy
+from perfmodel.answers.holding.record import DeviceMemory, Remedy
 from perfmodel.answers.memory import (
     max_batch,
     max_context,
@@ -23,7 +24,6 @@ from perfmodel.answers.memory import (
     min_capacity,
     min_devices,
 )
-from perfmodel.answers.policies import MemoryPolicy
 from perfmodel.answers.ridges import (
     critical_context,
     gemm_ridge_batch,
@@ -60,8 +60,8 @@ from perfmodel.work.step import Group, Step
 
 if TYPE_CHECKING:
     import perfmodel.interfaces.symbolic as symbolic
-    from perfmodel.answers.layout import KvLayout, kv_layout
-    from perfmodel.answers.pool import KvPool, kv_pool
+    from perfmodel.answers.holding.layout import KvLayout, kv_layout
+    from perfmodel.answers.holding.pool import KvPool, kv_pool
     from perfmodel.interfaces.sweep import Sweep, sweep
     from perfmodel.sources.huggingface import read_hf, read_precision
 
@@ -143,11 +143,11 @@ __all__ = [
 
 # What needs NumPy or SymPy, pools, and the families of models are imported when first asked for.
 _LAZY = {
-    "KvLayout": "perfmodel.answers.layout",
-    "KvPool": "perfmodel.answers.pool",
+    "KvLayout": "perfmodel.answers.holding.layout",
+    "KvPool": "perfmodel.answers.holding.pool",
     "Sweep": "perfmodel.interfaces.sweep",
-    "kv_layout": "perfmodel.answers.layout",
-    "kv_pool": "perfmodel.answers.pool",
+    "kv_layout": "perfmodel.answers.holding.layout",
+    "kv_pool": "perfmodel.answers.holding.pool",
     "read_hf": "perfmodel.sources.huggingface",
     "read_precision": "perfmodel.sources.huggingface",
     "sweep": "perfmodel.interfaces.sweep",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perfmodel.answers._holding import Holding
-from perfmodel.answers.remedies import in_words, remedies_of
+from perfmodel.answers.holding.question import Holding
+from perfmodel.answers.holding.remedies import in_words, remedies_of
 from perfmodel.base.units import si
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.work.layers import LatentAttention, MixtureOfExperts

@@ -20,7 +20,7 @@ from perfmodel.answers._device import (
     slowest_sums,
     step_time,
 )
-from perfmodel.answers.device_memory import DeviceMemory, memory_of
+from perfmodel.answers.holding.record import DeviceMemory, memory_of
 from perfmodel.base._num import maximum, where
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import NoReturn
 
 from perfmodel.answers._asked import decode_group, require_positions
-from perfmodel.answers._holding import Holding, sequences
 from perfmodel.answers._search import largest
-from perfmodel.answers._stages import stages_of
-from perfmodel.answers.device_memory import DeviceMemory
-from perfmodel.answers.policies import PolicyLike, resolve_policy
-from perfmodel.answers.remedies import GROUPS, fewest_devices, in_words, remedies_of
+from perfmodel.answers.holding.policies import PolicyLike, resolve_policy
+from perfmodel.answers.holding.question import Holding, sequences
+from perfmodel.answers.holding.record import DeviceMemory
+from perfmodel.answers.holding.remedies import GROUPS, fewest_devices, in_words, remedies_of
+from perfmodel.answers.holding.stages import stages_of
 from perfmodel.base.errors import DoesNotFitError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import checked_count, checked_kind

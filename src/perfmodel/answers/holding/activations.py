@@ -7,7 +7,7 @@ goes into the head and the logits in fp32: ``S (d b + 4 V)``, for one token a se
 
 from __future__ import annotations
 
-from perfmodel.answers.policies import MemoryPolicy
+from perfmodel.answers.holding.policies import MemoryPolicy
 from perfmodel.base.formats import FORMATS
 from perfmodel.base.precision import MatrixFormats, Precision
 from perfmodel.work.forward import forward

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from perfmodel.answers._search import largest
-from perfmodel.answers.policies import MemoryPolicy
+from perfmodel.answers.holding.policies import MemoryPolicy
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision
 from perfmodel.work.layers.cached import Cached, Kept

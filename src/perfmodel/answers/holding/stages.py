@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cached_property
 
-from perfmodel.answers.activations import block_peak, head_peak
-from perfmodel.answers.paging import Layout, layout_of
-from perfmodel.answers.policies import MemoryPolicy, resolve_policy
+from perfmodel.answers.holding.activations import block_peak, head_peak
+from perfmodel.answers.holding.paging import Layout, layout_of
+from perfmodel.answers.holding.policies import MemoryPolicy, resolve_policy
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import checked_flag, checked_kind

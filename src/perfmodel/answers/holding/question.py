@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from perfmodel.answers._asked import placed
-from perfmodel.answers._stages import Stage, stages_of
-from perfmodel.answers.device_memory import LOGICAL, DeviceMemory
-from perfmodel.answers.policies import PolicyLike, resolve_policy
+from perfmodel.answers.holding.policies import PolicyLike, resolve_policy
+from perfmodel.answers.holding.record import LOGICAL, DeviceMemory
+from perfmodel.answers.holding.stages import Stage, stages_of
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.machine.hardware import Cluster, GpuSpec

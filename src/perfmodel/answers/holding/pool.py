@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from perfmodel.answers._asked import placed, require_positions
 from perfmodel.answers._search import largest
-from perfmodel.answers._stages import Stage, stages_of
-from perfmodel.answers.paging import Pool
-from perfmodel.answers.policies import PolicyLike, resolve_policy
+from perfmodel.answers.holding.paging import Pool
+from perfmodel.answers.holding.policies import PolicyLike, resolve_policy
+from perfmodel.answers.holding.stages import Stage, stages_of
 from perfmodel.base.errors import InvalidValueError, UnboundedError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import (

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from perfmodel.answers._asked import require_positions
-from perfmodel.answers._stages import stages_of
-from perfmodel.answers.policies import PolicyLike, resolve_policy
+from perfmodel.answers.holding.policies import PolicyLike, resolve_policy
+from perfmodel.answers.holding.stages import stages_of
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import (

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final, TypeAlias
 
-from perfmodel.answers._holding import Holding
 from perfmodel.answers._search import largest
-from perfmodel.answers.device_memory import DeviceMemory, Remedy
+from perfmodel.answers.holding.question import Holding
+from perfmodel.answers.holding.record import DeviceMemory, Remedy
 from perfmodel.base.errors import InvalidValueError, UnboundedError
 from perfmodel.base.precision import Precision
 from perfmodel.machine.hardware import GpuSpec

@@ -1,0 +1,1 @@
+"""What memory must hold: how engines lay a cache out, how much they take, what would fit."""
