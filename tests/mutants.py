@@ -41,22 +41,23 @@ NEAREST = {
     "work/gguf.py": "test_gguf.py",
     "work/shape.py": "test_traps.py",
 }
+# Quick ones first, and those that notice much.
 THEN = (
     "test_witnesses.py",
-    "test_proofs.py",
-    "test_catalog.py",
-    "test_chips.py",
-    "test_errors.py",
+    "test_parallel.py",
     "test_memory.py",
     "test_experts.py",
-    "test_huggingface.py",
     "test_latent.py",
-    "test_linear_attention.py",
-    "test_parallel.py",
-    "test_quantization.py",
     "test_recurrent.py",
+    "test_linear_attention.py",
     "test_traps.py",
+    "test_quantization.py",
+    "test_errors.py",
+    "test_proofs.py",
     "test_worlds.py",
+    "test_catalog.py",
+    "test_chips.py",
+    "test_huggingface.py",
     "test_invariants.py",
 )
 
