@@ -884,7 +884,8 @@ def _unnoticed(folder: Path, tests: tuple[str, ...]) -> str | None:
         check=False,
         timeout=600,
     )
-    if done.returncode == 1 and "failed" in done.stdout:
+    # A test that fails, or tests that cannot even be collected.
+    if done.returncode == 1 and ("failed" in done.stdout or " error" in done.stdout):
         return None
     return f"pytest ended with {done.returncode}: {done.stdout[-300:]}"
 
