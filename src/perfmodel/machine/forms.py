@@ -1,0 +1,355 @@
+"""How long kernels take: a small physical form for each kind, every parameter named.
+
+A form reads times at the roofs, which the hardware and the work give, and says what will be seen.
+With nothing but defaults it gives the roof itself, and no form ever gives less.
+"""
+
+from __future__ import annotations
+
+import math
+
+from perfmodel.base._messages import shown
+from perfmodel.base._num import Num, is_plain, maximum, minimum
+from perfmodel.base.errors import InvalidValueError
+from perfmodel.base.spec import (
+    Exponent,
+    NonNegative,
+    Quantity,
+    QuantityOrZero,
+    Share,
+    Spec,
+    quantity,
+)
+
+
+def joined(compute: Num, memory: Num, exponent: float) -> Num:
+    """Two times as one: their sum at exponent 1, the larger at infinity, between them otherwise.
+
+    ``(compute^p + memory^p)^(1/p)``
+
+    Parameters
+    ----------
+    compute : float or array or symbol
+        Time of the arithmetic [s].
+    memory : float or array or symbol
+        Time of the traffic; above 0 [s].
+    exponent : float
+        p, at least 1, or infinite [1].
+
+    Returns
+    -------
+    float or array or symbol
+        Time [s].
+
+    Examples
+    --------
+    >>> joined(3.0, 4.0, exponent=2)
+    5.0
+    >>> joined(3.0, 4.0, exponent=float("inf"))
+    4.0
+    """
+    longer = maximum(compute, memory)
+    if exponent == math.inf:
+        return longer
+    # Scaled by the longer of the two, so that no power overflows.
+    ratio = minimum(compute, memory) / longer
+    return longer * (1 + ratio**exponent) ** (1 / exponent)
+
+
+class KernelForm(Spec):
+    """A matrix product, grouped experts, or decode attention. The default is the roof itself.
+
+    ``launch + fill k + quantize q + ((compute / e_c)^p + (memory / e_b)^p)^(1/p)``
+
+    The terms come one after another: a kernel is launched; its pipeline fills along the inner
+    length k; inputs are converted to the format computed in; then arithmetic and traffic overlap.
+    Where ``activation`` is given, activations move apart from the weights, at their own share of
+    the bandwidth: grouped experts gather and scatter rows.
+
+    Examples
+    --------
+    16 tokens through 4096 x 4096 in bf16, at 1e15 FLOP/s and 3.35e12 B/s:
+
+    >>> typical = KernelForm(compute=0.8, memory=0.9, launch=3.4e-6, fill=2e-10, exponent=2)
+    >>> seconds = typical.time(compute=0.537e-6, memory=10.1e-6, inner=4096)
+    >>> round(seconds * 1e6, 2)  # us: 3.4 to launch, 0.82 to fill, 11.24 to move and compute
+    15.46
+    """
+
+    compute: Quantity = quantity(
+        "e_c", "1", "Share of the peak that a kernel reaches; above 1 it never binds", default=1.0
+    )
+    memory: Share = quantity(
+        "e_b", "1", "Share of the bandwidth that a kernel reaches", default=1.0
+    )
+    launch: QuantityOrZero = quantity("t_0", "s", "Time that each kernel adds", default=0.0)
+    fill: NonNegative = quantity(  # a fraction of a nanosecond
+        r"\tau", "s", "Time that each element of the inner length adds", default=0.0
+    )
+    exponent: Exponent = quantity(
+        "p", "1", "How compute and memory join: infinite is the larger, 1 the sum", default=math.inf
+    )
+    quantize: QuantityOrZero = quantity(
+        "q", "B", "Bytes moved to convert one input element before the product", default=0.0
+    )
+    activation: Share | None = quantity(
+        "e_a", "1", "Share of the bandwidth that activations reach; None: as weights", default=None
+    )
+
+    def time(
+        self,
+        *,
+        compute: Num,
+        memory: Num,
+        inner: Num = 0,
+        inputs: Num = 0,
+        activations: Num = 0,
+    ) -> Num:
+        """Expected time of one kernel, never less than its own roof.
+
+        Parameters
+        ----------
+        compute : float or array or symbol
+            Time at the compute roof [s].
+        memory : float or array or symbol
+            Time at the memory roof, activations included; above 0 [s].
+        inner : int or array or symbol
+            Elements that each output sums over, k [1].
+        inputs : float or array or symbol
+            Time at the memory roof of one byte of each input element [s].
+        activations : float or array or symbol
+            The part of ``memory`` that inputs and outputs take; less than all of it [s].
+
+        Returns
+        -------
+        float or array or symbol
+            Expected time [s].
+
+        Raises
+        ------
+        InvalidValueError
+            If a plain number is negative or NaN, or no time is spent on memory.
+
+        Examples
+        --------
+        >>> KernelForm().time(compute=3.0, memory=4.0)
+        4.0
+        >>> KernelForm(compute=1.6, exponent=2).time(compute=4.0, memory=0.1)  # not below the roof
+        4.0
+        """
+        _checked(compute, memory, inner, inputs, activations)
+        ahead = self.launch + self.fill * inner + self.quantize * inputs / self.memory
+        if self.activation is None:
+            busy = joined(compute / self.compute, memory / self.memory, self.exponent)
+        else:
+            weights = (memory - activations) / self.memory
+            busy = joined(compute / self.compute, weights, self.exponent)
+            busy = busy + activations / self.activation
+        return ahead + maximum(busy, maximum(compute, memory))
+
+
+class PrefillForm(Spec):
+    """Attention of many queries: arithmetic, traffic and exponentials. The default is the roof.
+
+    ``launch + ((compute / e_c)^p + (memory / e_b)^p)^(1/p) + exponentials / per_clock``
+
+    A multiprocessor takes few exponentials a clock: 16 up to Blackwell, 32 on Blackwell Ultra.
+    Softmax takes one for every pair of query and key of every head, and low precision does not
+    make it quicker. Kernels work on tiles: on the diagonal of a causal mask, half a tile of keys
+    for every query is work thrown away.
+
+    Examples
+    --------
+    One sequence of 1,024 tokens, causal: 524,800 pairs; tiles of 128 compute 589,824.
+
+    >>> tiled = PrefillForm(tile=128)
+    >>> ideal = PrefillForm().time(compute=1e-6, memory=1e-7)
+    >>> round(tiled.time(compute=1e-6, memory=1e-7, pairs=524_800, queries=1024) / ideal, 3)
+    1.124
+    """
+
+    compute: Quantity = quantity(
+        "e_c", "1", "Share of the peak that a kernel reaches; above 1 it never binds", default=1.0
+    )
+    memory: Share = quantity(
+        "e_b", "1", "Share of the bandwidth that a kernel reaches", default=1.0
+    )
+    launch: QuantityOrZero = quantity("t_0", "s", "Time that each kernel adds", default=0.0)
+    exponent: Exponent = quantity(
+        "p", "1", "How compute and memory join: infinite is the larger, 1 the sum", default=math.inf
+    )
+    per_clock: Quantity | None = quantity(
+        "x", "1", "Exponentials of one multiprocessor in a clock; None: no limit", default=None
+    )
+    tile: Quantity = quantity("b", "1", "Queries and keys of a tile; 1 wastes nothing", default=1.0)
+
+    def time(
+        self,
+        *,
+        compute: Num,
+        memory: Num,
+        exponentials: Num = 0,
+        pairs: Num = 1,
+        queries: Num = 0,
+    ) -> Num:
+        """Expected time of one kernel, never less than its own roof.
+
+        Parameters
+        ----------
+        compute : float or array or symbol
+            Time at the compute roof [s].
+        memory : float or array or symbol
+            Time at the memory roof; above 0 [s].
+        exponentials : float or array or symbol
+            Time of all exponentials at one a clock and multiprocessor: pairs of all heads over
+            multiprocessors times clock [s].
+        pairs : int or array or symbol
+            Query and key pairs of one head, all sequences together [1].
+        queries : int or array or symbol
+            Queries, all sequences together; 0 is without a mask's waste [1].
+
+        Returns
+        -------
+        float or array or symbol
+            Expected time [s].
+
+        Raises
+        ------
+        InvalidValueError
+            If a plain number is negative or NaN, or no time is spent on memory.
+
+        Examples
+        --------
+        >>> PrefillForm().time(compute=3.0, memory=4.0)
+        4.0
+        >>> PrefillForm(exponent=1, per_clock=16).time(compute=3.0, memory=4.0, exponentials=8.0)
+        7.5
+        """
+        _checked(compute, memory, exponentials, pairs, queries)
+        # b (b + 1) / 2 pairs of a causal tile are wanted, b b are computed: (b - 1) / 2 a query.
+        waste = 1 + (self.tile - 1) / 2 * queries / pairs
+        busy = joined(waste * compute / self.compute, memory / self.memory, self.exponent)
+        if self.per_clock is not None:
+            busy = busy + waste * exponentials / self.per_clock
+        return self.launch + maximum(busy, maximum(compute, memory))
+
+
+class StreamForm(Spec):
+    """Matrix-vector kernels: a share of the bandwidth, but only so much a clock and multiprocessor.
+
+    ``((e_b bandwidth)^-p + (rate units clock)^-p)^(-1/p)``, a smooth minimum.
+
+    It is why the same kernels reach a smaller share of a faster memory: what a multiprocessor has
+    under way is bounded, whatever the memory could deliver.
+
+    Examples
+    --------
+    108 multiprocessors at 1.41e9 Hz and 6 B a clock carry 0.914e12 B/s of an A100's 2.039e12:
+
+    >>> reached = StreamForm(memory=0.95, rate=6).bandwidth(2.039e12, units=108, clock=1.41e9)
+    >>> round(reached / 1e12, 3)
+    0.913
+    """
+
+    memory: Share = quantity(
+        "e_b", "1", "Share of the bandwidth that a kernel reaches", default=1.0
+    )
+    rate: Quantity | None = quantity(
+        "r", "B", "Bytes that one multiprocessor streams in a clock; None: no limit", default=None
+    )
+    exponent: Exponent = quantity(
+        "p", "1", "How both limits join: infinite is the smaller", default=8.0
+    )
+
+    def bandwidth(self, bandwidth: Num, *, units: Num, clock: Num) -> Num:
+        """The bandwidth that is reached, never more than the memory's.
+
+        Parameters
+        ----------
+        bandwidth : float or array or symbol
+            Of the memory [B/s].
+        units : int or array or symbol
+            Multiprocessors [1].
+        clock : float or array or symbol
+            Their clock [Hz].
+
+        Returns
+        -------
+        float or array or symbol
+            Bandwidth [B/s].
+
+        Examples
+        --------
+        >>> StreamForm().bandwidth(2e12, units=108, clock=1.41e9)
+        2000000000000.0
+        """
+        reached = self.memory * bandwidth
+        if self.rate is None:
+            return reached
+        carried = self.rate * units * clock
+        smaller = minimum(reached, carried)
+        if self.exponent == math.inf:
+            return smaller
+        ratio = smaller / maximum(reached, carried)
+        return smaller / (1 + ratio**self.exponent) ** (1 / self.exponent)
+
+
+class HostForm(Spec):
+    """What an engine adds to the kernels of a step. The default adds nothing.
+
+    ``kernels + launch_scale launches + constant + sequence n``
+
+    Examples
+    --------
+    A step of 9 ms, 1 ms of it launches, for 32 sequences:
+
+    >>> vllm = HostForm(constant=0.3e-3, sequence=9e-6, launch_scale=1.2)
+    >>> round(vllm.time(kernels=8e-3, launches=1e-3, sequences=32) * 1e3, 3)  # ms
+    9.788
+    """
+
+    constant: QuantityOrZero = quantity("h_0", "s", "Time that each step adds", default=0.0)
+    sequence: QuantityOrZero = quantity(
+        "h_1", "s", "Time that each sequence of a step adds", default=0.0
+    )
+    launch_scale: Quantity = quantity(
+        "s_0", "1", "Kernel launches against those of a replayed graph", default=1.0
+    )
+
+    def time(self, *, kernels: Num, launches: Num = 0, sequences: Num = 0) -> Num:
+        """Expected time of one step.
+
+        Parameters
+        ----------
+        kernels : float or array or symbol
+            Time of all kernels without their launches [s].
+        launches : float or array or symbol
+            Time of their launches [s].
+        sequences : int or array or symbol
+            Sequences in the step [1].
+
+        Returns
+        -------
+        float or array or symbol
+            Expected time [s].
+
+        Examples
+        --------
+        >>> HostForm().time(kernels=0.008, launches=0.001, sequences=32)
+        0.009000000000000001
+        """
+        busy = kernels + self.launch_scale * launches
+        return busy + self.constant + self.sequence * sequences
+
+
+def _checked(compute: Num, memory: Num, *others: Num) -> None:
+    """Refuse plain numbers that are no times or counts; arrays and symbols pass."""
+    if is_plain(compute, memory, *others) and not (
+        memory > 0
+        and min(compute, memory, *others) >= 0
+        and max(compute, memory, *others) < math.inf
+    ):
+        got = ", ".join(shown(x) for x in (compute, memory, *others))
+        raise InvalidValueError(
+            f"compute, memory, ...: expected times and counts of at least 0, memory above 0, got {got}"
+        )
