@@ -59,12 +59,15 @@ def joined(compute: Num, memory: Num, exponent: float) -> Num:
 class KernelForm(Spec):
     """A matrix product, grouped experts, or decode attention. The default is the roof itself.
 
-    ``launch + fill k + quantize q + ((compute / e_c)^p + (memory / e_b)^p)^(1/p)``
+    ``launch + fill k + prepare m k + ((compute / e_c)^p + (memory / e_b)^p + (tile n)^p)^(1/p)``
 
     The terms come one after another: a kernel is launched; its pipeline fills along the inner
-    length k; inputs are converted to the format computed in; then arithmetic and traffic overlap.
-    Where ``activation`` is given, activations move apart from the weights, at their own share of
-    the bandwidth: grouped experts gather and scatter rows.
+    length k; the m k inputs are quantized, or sent to their experts; then arithmetic and traffic
+    overlap.
+    Decode attention works through tiles, one a sequence and KV head: with short contexts it is not
+    their bytes that take the time, but their number. Where ``activation`` is given, activations
+    move apart from the weights, at their own share of the bandwidth: grouped experts gather and
+    scatter rows.
 
     Examples
     --------
@@ -89,8 +92,11 @@ class KernelForm(Spec):
     exponent: Exponent = quantity(
         "p", "1", "How compute and memory join: infinite is the larger, 1 the sum", default=math.inf
     )
-    quantize: QuantityOrZero = quantity(
-        "q", "B", "Bytes moved to convert one input element before the product", default=0.0
+    prepare: QuantityOrZero = quantity(
+        "q", "B", "Bytes moved to quantize or route one input element first", default=0.0
+    )
+    tile: QuantityOrZero = quantity(
+        "t_1", "s", "Least time of one tile on its multiprocessor", default=0.0
     )
     activation: Share | None = quantity(
         "e_a", "1", "Share of the bandwidth that activations reach; None: as weights", default=None
@@ -104,6 +110,7 @@ class KernelForm(Spec):
         inner: Num = 0,
         inputs: Num = 0,
         activations: Num = 0,
+        tiles: Num = 0,
     ) -> Num:
         """Expected time of one kernel, never less than its own roof.
 
@@ -116,9 +123,12 @@ class KernelForm(Spec):
         inner : int or array or symbol
             Elements that each output sums over, k [1].
         inputs : float or array or symbol
-            Time at the memory roof of one byte of each input element [s].
+            Time at the memory roof of one byte of each input element that is prepared [s].
         activations : float or array or symbol
             The part of ``memory`` that inputs and outputs take; less than all of it [s].
+        tiles : float or array or symbol
+            Tiles that one multiprocessor works through: sequences times KV heads over
+            multiprocessors [1].
 
         Returns
         -------
@@ -137,35 +147,37 @@ class KernelForm(Spec):
         >>> KernelForm(compute=1.6, exponent=2).time(compute=4.0, memory=0.1)  # not below the roof
         4.0
         """
-        _checked(compute, memory, inner, inputs, activations)
-        ahead = self.launch + self.fill * inner + self.quantize * inputs / self.memory
-        if self.activation is None:
-            busy = joined(compute / self.compute, memory / self.memory, self.exponent)
-        else:
-            weights = (memory - activations) / self.memory
-            busy = joined(compute / self.compute, weights, self.exponent)
+        _checked(compute, memory, inner, inputs, activations, tiles)
+        ahead = self.launch + self.fill * inner + self.prepare * inputs / self.memory
+        apart = 0 if self.activation is None else activations
+        busy = joined(compute / self.compute, (memory - apart) / self.memory, self.exponent)
+        busy = joined(busy, self.tile * tiles, self.exponent)
+        if self.activation is not None:
             busy = busy + activations / self.activation
         return ahead + maximum(busy, maximum(compute, memory))
 
 
 class PrefillForm(Spec):
-    """Attention of many queries: arithmetic, traffic and exponentials. The default is the roof.
+    """Attention of many queries. The default is the roof itself.
 
-    ``launch + ((compute / e_c)^p + (memory / e_b)^p)^(1/p) + exponentials / per_clock``
+    ``launch + ((compute / e_c)^p + (memory / e_b)^p)^(1/p) + exponentials / x + tile n``
 
     A multiprocessor takes few exponentials a clock: 16 up to Blackwell, 32 on Blackwell Ultra.
     Softmax takes one for every pair of query and key of every head, and low precision does not
-    make it quicker. Kernels work on tiles: on the diagonal of a causal mask, half a tile of keys
-    for every query is work thrown away.
+    make it quicker. A tile, some queries of one head, takes a time of its own before it is at
+    full speed: many short prompts are slow for that.
 
     Examples
     --------
-    One sequence of 1,024 tokens, causal: 524,800 pairs; tiles of 128 compute 589,824.
+    One sequence of 1,024 tokens and 32 heads, causal, at 132 multiprocessors of 1.83e9 Hz:
 
-    >>> tiled = PrefillForm(tile=128)
-    >>> ideal = PrefillForm().time(compute=1e-6, memory=1e-7)
-    >>> round(tiled.time(compute=1e-6, memory=1e-7, pairs=524_800, queries=1024) / ideal, 3)
-    1.124
+    >>> pairs = 32 * 1024 * 1025 / 2
+    >>> form = PrefillForm(compute=0.8, memory=0.6, exponent=1, per_clock=16, launch=12e-6)
+    >>> seconds = form.time(
+    ...     compute=4 * 128 * pairs / 989e12, memory=5e-6, exponentials=pairs / (132 * 1.83e9)
+    ... )
+    >>> round(seconds * 1e6, 1)  # us: 12 + 10.9 + 8.3 + 4.3
+    35.5
     """
 
     compute: Quantity = quantity(
@@ -181,17 +193,11 @@ class PrefillForm(Spec):
     per_clock: Quantity | None = quantity(
         "x", "1", "Exponentials of one multiprocessor in a clock; None: no limit", default=None
     )
-    tile: Quantity = quantity("b", "1", "Queries and keys of a tile; 1 wastes nothing", default=1.0)
+    tile: QuantityOrZero = quantity(
+        "t_1", "s", "Least time of one tile on its multiprocessor", default=0.0
+    )
 
-    def time(
-        self,
-        *,
-        compute: Num,
-        memory: Num,
-        exponentials: Num = 0,
-        pairs: Num = 1,
-        queries: Num = 0,
-    ) -> Num:
+    def time(self, *, compute: Num, memory: Num, exponentials: Num = 0, tiles: Num = 0) -> Num:
         """Expected time of one kernel, never less than its own roof.
 
         Parameters
@@ -203,10 +209,9 @@ class PrefillForm(Spec):
         exponentials : float or array or symbol
             Time of all exponentials at one a clock and multiprocessor: pairs of all heads over
             multiprocessors times clock [s].
-        pairs : int or array or symbol
-            Query and key pairs of one head, all sequences together [1].
-        queries : int or array or symbol
-            Queries, all sequences together; 0 is without a mask's waste [1].
+        tiles : float or array or symbol
+            Tiles of 128 queries that one multiprocessor works through: those of all sequences and
+            heads over multiprocessors [1].
 
         Returns
         -------
@@ -225,13 +230,11 @@ class PrefillForm(Spec):
         >>> PrefillForm(exponent=1, per_clock=16).time(compute=3.0, memory=4.0, exponentials=8.0)
         7.5
         """
-        _checked(compute, memory, exponentials, pairs, queries)
-        # b (b + 1) / 2 pairs of a causal tile are wanted, b b are computed: (b - 1) / 2 a query.
-        waste = 1 + (self.tile - 1) / 2 * queries / pairs
-        busy = joined(waste * compute / self.compute, memory / self.memory, self.exponent)
+        _checked(compute, memory, exponentials, tiles)
+        busy = joined(compute / self.compute, memory / self.memory, self.exponent)
         if self.per_clock is not None:
-            busy = busy + waste * exponentials / self.per_clock
-        return self.launch + maximum(busy, maximum(compute, memory))
+            busy = busy + exponentials / self.per_clock
+        return self.launch + maximum(busy + self.tile * tiles, maximum(compute, memory))
 
 
 class StreamForm(Spec):
@@ -351,5 +354,5 @@ def _checked(compute: Num, memory: Num, *others: Num) -> None:
     ):
         got = ", ".join(shown(x) for x in (compute, memory, *others))
         raise InvalidValueError(
-            f"compute, memory, ...: expected times and counts of at least 0, memory above 0, got {got}"
+            f"compute, memory, ...: expected at least 0, and memory above 0, got {got}"
         )

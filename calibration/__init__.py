@@ -1,0 +1,1 @@
+"""Re-creates catalogs/efficiency from public kernel tables; see README.md. Not shipped."""

@@ -1,0 +1,123 @@
+"""What was fitted, as catalog files and as tables to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from statistics import mean, median
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from calibration.run import Fit
+
+DATE: Final = "2026-11-30"
+ORIGIN: Final = f"""\
+[origin]
+kind = "measured"
+source = "aiconfigurator-core"
+place = "systems/data/*/{{gemm,attention,mla,moe,comm}}/*.parquet, version 0.12.0"
+date = "{DATE}"
+note = "Fitted by calibration/ to half of the shapes, tested on the other half or on chips left out."
+"""
+ENGINES: Final = ("pooled", "trtllm", "vllm", "sglang")
+
+
+def write_catalog(
+    folder: Path, fits: Iterable[Fit], families: Mapping[str, tuple[str, ...]]
+) -> None:
+    """One file a chip, a family, and for a chip of which nothing is known."""
+    folder.mkdir(parents=True, exist_ok=True)
+    levels: dict[str, list[Fit]] = {}
+    for fit in fits:
+        levels.setdefault(fit.level, []).append(fit)
+    of = {chip: family for family, chips in families.items() for chip in chips}
+    for level, found in levels.items():
+        lines = [f'key = "{level}"']
+        if level in of:
+            lines.append(f'family = "{of[level]}"')
+        if level in families:
+            lines.append("chips = [" + ", ".join(f'"{chip}"' for chip in families[level]) + "]")
+        lines += ["", ORIGIN.rstrip()]
+        section = ""
+        for fit in found:
+            name = f"{fit.kind}.{fit.format}" if fit.format else fit.kind
+            if name != section:
+                lines += ["", f"[{name}]"]
+                section = name
+            lines.append(f"{fit.engine} = {_row(fit)}")
+        (folder / f"{level}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _row(fit: Fit) -> str:
+    form = ", ".join(f"{name} = {_number(value)}" for name, value in fit.form.items())
+    result = ", ".join(
+        f"{name} = {value if name == 'rows' else _number(value, 3)}"
+        for name, value in fit.tested._asdict().items()
+    )
+    return f'{{form = {{{form}}}, tested = {{{result}, on = "{fit.basis}"}}}}'
+
+
+def _number(value: float, digits: int = 4) -> str:
+    """A TOML float of few digits."""
+    text = f"{value:.{digits}g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
+    return text if "." in text or "e" in text else text + ".0"
+
+
+# -- tables ----------------------------------------------------------------------------------------
+
+
+def write_results(
+    path: Path, fits: Iterable[Fit], excluded: Mapping[str, int], family: Mapping[str, str]
+) -> None:
+    """Errors of every fit, rows left out and why."""
+    rows = list(fits)
+    lines = [
+        "# What the parameters miss",
+        "",
+        f"Written by `python -m calibration.run`, {DATE}. Errors in % of |predicted / measured - 1| on",
+        "rows that were not fitted to; the band is the 10th and 90th percentile of measured over",
+        "predicted.",
+        "",
+        "## By kind and level",
+        "",
+        "Means over chips of a fit's mean error; a chip's is tested on its other shapes, a family's on",
+        "each chip left out, an unknown chip's on each family left out (Intel aside).",
+        "",
+        "| kind | format | one engine | engines pooled | same family | unknown |",
+        "|---|---|---|---|---|---|",
+    ]
+    for kind, form in dict.fromkeys((fit.kind, fit.format) for fit in rows):
+        mine = [f for f in rows if (f.kind, f.format) == (kind, form) and f.level != "intel"]
+        nvidia = [f for f in mine if family.get(f.level) not in (None, "intel")]
+        cells = [
+            _cell([f for f in nvidia if f.engine != "pooled"]),
+            _cell([f for f in nvidia if f.engine == "pooled"]),
+            _cell([f for f in mine if f.engine == "pooled" and f.basis == "each chip left out"]),
+            _cell([f for f in mine if f.engine == "pooled" and f.level == "unknown"]),
+        ]
+        lines.append(f"| {kind} | {form} | " + " | ".join(cells) + " |")
+    lines += ["", "## Every fit", "", _HEAD, "|---" * _HEAD.count(" | ") + "|---|"]
+    lines += [_line(fit) for fit in rows]
+    lines += ["", "## Rows left out", "", "| reason | rows |", "|---|---|"]
+    lines += [f"| {reason} | {count:,} |" for reason, count in sorted(excluded.items())]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+_HEAD: Final = (
+    "| level | kind | format | engine | rows | mean | median | 90th | bias | band | parameters |"
+)
+
+
+def _cell(fits: list[Fit]) -> str:
+    if not fits:
+        return ""
+    errors = [100 * fit.tested.mean for fit in fits]
+    return f"{mean(errors):.1f} (median {median(errors):.1f})"
+
+
+def _line(fit: Fit) -> str:
+    t = fit.tested
+    errors = " | ".join(f"{100 * x:.1f}" for x in (t.mean, t.median, t.p90, t.bias))
+    form = ", ".join(f"{name} {_number(value, 3)}" for name, value in fit.form.items())
+    named = f"{fit.level} | {fit.kind} | {fit.format} | {fit.engine}"
+    return f"| {named} | {t.rows} | {errors} | {t.low:.2f} to {t.high:.2f} | {form} |"

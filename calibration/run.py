@@ -1,0 +1,137 @@
+"""One command that re-creates catalogs/efficiency: ``python -m calibration.run [--wheel PATH]``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from calibration import read, report
+from calibration.fit import Problem, Tested, halves, sample, tested
+from calibration.kinds import KINDS, Kind, balanced, constants
+from calibration.tables import Tables, held_out
+
+ROOT: Final = Path(__file__).parents[1]
+EACH: Final = 1500  # rows of one chip, where chips are fitted together
+FEWEST: Final = 40  # held-out rows; fewer say nothing
+
+# Chips whose kernels behave alike, and what else belongs to them.
+FAMILIES: Final[dict[str, tuple[str, ...]]] = {
+    "ampere": ("a100-sxm-80gb",),
+    "hopper": ("h100-sxm", "h200-sxm"),
+    "blackwell": ("b200-sxm", "b300-sxm", "gb200", "gb300"),
+    "gddr": ("l40s", "rtx-pro-6000-server"),
+    "intel": ("arc-pro-b60",),
+}
+FAMILY: Final = {chip: family for family, chips in FAMILIES.items() for chip in chips}
+
+
+class Fit(NamedTuple):
+    """Parameters of one kind, format and engine, and what they miss."""
+
+    level: str  # a chip, a family, or "unknown"
+    kind: str
+    format: str
+    engine: str
+    form: dict[str, float]
+    tested: Tested
+    basis: str  # which rows it was tested on
+
+
+def main() -> None:
+    """Read, fit, test, write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--wheel", type=Path, help="of aiconfigurator-core; else the installed one")
+    parser.add_argument("--reference", type=Path, help="a folder whose rows are held out")
+    parser.add_argument("--only", nargs="*", default=list(KINDS), help="kinds")
+    given = parser.parse_args()
+    tables, held = Tables(given.wheel), held_out(given.reference)
+    fits = [fit for name in given.only for fit in fitted(name, KINDS[name], tables, held)]
+    report.write_catalog(ROOT / "catalogs" / "efficiency", fits, FAMILIES)
+    report.write_results(ROOT / "calibration" / "results.md", fits, read.EXCLUDED, FAMILY)
+
+
+def fitted(
+    name: str, kind: Kind, tables: Tables, held: Mapping[str, pd.DataFrame]
+) -> Iterator[Fit]:
+    """All fits of one kind: of each chip, of each family, and of all chips but one family."""
+    rows = kind.read(tables, dict(held))
+    for form, of_format in rows.groupby("format"):
+        problem = kind.problem(str(form))
+        parts: dict[str, dict[str, pd.DataFrame]] = {}  # by engine, then chip
+        for (chip, engine), part in of_format.groupby(["chip", "engine"]):
+            parts.setdefault(str(engine), {})[str(chip)] = kind.chosen(part)
+        parts["pooled"] = parts.pop("nccl") if "nccl" in parts else _pooled(parts)
+        for engine, chips in parts.items():
+            found = [(level, fit) for level, fit in _levels(problem, chips)]
+            for level, (parameters, result, basis, own) in found:
+                op = (str(form), "")[name == "collective"]
+                where = str(form) if name == "collective" else name
+                fixed = constants(name, str(form), own)
+                yield Fit(level, where, op, engine, fixed | parameters, result, basis)
+        print(name, form, flush=True)
+
+
+def _pooled(parts: Mapping[str, Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
+    """Rows of all engines together, as many of each."""
+    chips = sorted({chip for of_engine in parts.values() for chip in of_engine})
+    return {
+        chip: pd.concat([part[chip] for part in parts.values() if chip in part], ignore_index=True)
+        for chip in chips
+    }
+
+
+_Found = tuple[dict[str, float], Tested, str, tuple[str, ...]]
+
+
+def _levels(problem: Problem, chips: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, _Found]]:
+    """Fits of each chip, of each family and of every chip, each with errors that it did not see."""
+    away = {family: _left_out(problem, chips, FAMILIES[family]) for family in FAMILIES}
+    for chip, rows in chips.items():
+        half = halves(rows)
+        if half.sum() >= FEWEST and (~half).sum() >= FEWEST:
+            own = problem.fit(sample(rows[~half], 6000))
+            basis = "other shapes of the chip"
+            yield chip, (own, _tested(problem, own, rows[half]), basis, (chip,))
+    for family, members in FAMILIES.items():
+        inside = {chip: chips[chip] for chip in members if chip in chips}
+        if not inside:
+            continue
+        alike = problem.fit(balanced(list(inside.values()), EACH))
+        ratios = [_left_out(problem, inside, (chip,)) for chip in inside] if len(inside) > 1 else []
+        if ratios:
+            yield family, (alike, _of(ratios), "each chip left out", tuple(inside))
+        elif away[family] is not None:
+            yield family, (alike, _of([away[family]]), "fitted to other families", tuple(inside))
+    known = {chip: rows for chip, rows in chips.items() if FAMILY[chip] != "intel"}
+    ratios = [away[family] for family in FAMILIES if family != "intel" and away[family] is not None]
+    if ratios:
+        everything = problem.fit(balanced(list(known.values()), EACH))
+        yield "unknown", (everything, _of(ratios), "each family left out", tuple(known))
+
+
+def _left_out(problem: Problem, chips: Mapping[str, pd.DataFrame], out: tuple[str, ...]) -> Any:
+    """Predicted and measured of some chips, by a fit of the others."""
+    rest = [rows for chip, rows in chips.items() if chip not in out and FAMILY[chip] != "intel"]
+    asked = [sample(chips[chip], EACH) for chip in out if chip in chips]
+    if not rest or not asked:
+        return None
+    parameters, rows = problem.fit(balanced(rest, EACH)), pd.concat(asked, ignore_index=True)
+    return problem.time(parameters, rows), rows.measured.to_numpy(float)
+
+
+def _of(pairs: list[Any]) -> Tested:
+    predicted, measured = (np.concatenate([pair[i] for pair in pairs]) for i in range(2))
+    return tested(predicted, measured)
+
+
+def _tested(problem: Problem, parameters: Mapping[str, float], rows: pd.DataFrame) -> Tested:
+    return tested(problem.time(parameters, rows), rows.measured.to_numpy(float))
+
+
+if __name__ == "__main__":
+    main()
