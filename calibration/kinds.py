@@ -12,7 +12,7 @@ from calibration import read
 from calibration.fit import Free, Problem, sample
 from calibration.tables import Tables
 from perfmodel.machine.efficiency import LinkEfficiency
-from perfmodel.machine.forms import KernelForm, PrefillForm
+from perfmodel.machine.forms import AllReduceForm, KernelForm, PrefillForm
 
 QUANTIZED: Final = ("fp8", "fp8-block", "nvfp4")
 GDDR: Final = (
@@ -27,6 +27,7 @@ class Kind(NamedTuple):
     read: Callable[[Tables, dict[str, pd.DataFrame]], pd.DataFrame]
     problem: Callable[[str], Problem]  # of a format
     chosen: Callable[[pd.DataFrame], pd.DataFrame]  # rows of one chip, engine and format
+    among: str = ""  # rows that a target speaks of, where not all
 
 
 def _matrix(name: str) -> Problem:
@@ -91,6 +92,17 @@ def _collective(_: str) -> Problem:
     return Problem(LinkEfficiency, free, {}, ("wire", "others", "bandwidth"))
 
 
+def _all_reduce(_: str) -> Problem:
+    free = {
+        "launch": Free(4e-6, 5e-7, 1e-4),
+        "second": Free(8e-6, 5e-7, 1e-3),
+        "hop": Free(1e-7, 2e-9, 2e-5),
+        "share": Free(0.7, 0.02, 1.0),
+        "half": Free(1e5, 10.0, 1e9),
+    }
+    return Problem(AllReduceForm, free, {}, ("wire", "others", "bandwidth"))
+
+
 # -- rows ------------------------------------------------------------------------------------------
 
 
@@ -98,7 +110,7 @@ def _of_products(rows: pd.DataFrame) -> pd.DataFrame:
     """Three of four from large matrices, as models have; none that a cache of GDDR cards feeds."""
     fed = rows.warm & rows.chip.isin(GDDR) & (rows.memory > 1e-6)
     rows = rows[~fed]
-    return pd.concat([sample(rows[~rows.small], 3000), sample(rows[rows.small], 1000)])
+    return pd.concat([sample(rows[rows.large], 3000), sample(rows[~rows.large], 1000)])
 
 
 def _of_decode(rows: pd.DataFrame) -> pd.DataFrame:
@@ -115,13 +127,14 @@ def _any(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 KINDS: Final[Mapping[str, Kind]] = {
-    "matrix": Kind(read.matrix, _matrix, _of_products),
-    "decode-attention": Kind(read.decode, _decode, _of_decode),
+    "matrix": Kind(read.matrix, _matrix, _of_products, "large"),
+    "decode-attention": Kind(read.decode, _decode, _of_decode, "cold"),
     "prefill-attention": Kind(read.prefill, _prefill, _any),
-    "latent-decode": Kind(read.latent_decode, _latent_decode, _of_decode),
+    "latent-decode": Kind(read.latent_decode, _latent_decode, _of_decode, "cold"),
     "latent-prefill": Kind(read.latent_prefill, _prefill, _any),
     "experts": Kind(read.experts, _experts, _of_experts),
     "collective": Kind(read.collectives, _collective, _any),
+    "own-all-reduce": Kind(read.own_all_reduce, _all_reduce, _any),
 }
 
 

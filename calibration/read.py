@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 import perfmodel as pm
-from calibration.tables import ENGINES, Tables
+from calibration.tables import Tables
 
 Array: TypeAlias = Any
 SAMPLE: Final = 4000  # rows of one chip, engine and format; half of the shapes are kept for tests
@@ -101,7 +101,7 @@ def matrix(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFrame:
         found["shape"] = [f"{a:.0f}x{b:.0f}" for a, b in zip(n, k, strict=True)]
         # What fits the cache stays there between the runs of the benchmark, not of a model.
         found["warm"] = nbytes < 2 * spec.last_level_cache
-        found["small"] = (n < 1024) | (k < 1024)
+        found["large"] = (n >= 1024) & (k >= 1024)
         eager = (kind == "fp8_block").to_numpy() & (engine == "vllm")
         found = EXCLUDED.drop(found, eager, "matrix: vLLM fp8-block, timed with its launch")
         wrong = (found.format == "w8a16") & (engine == "sglang")
@@ -282,6 +282,8 @@ def experts(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFrame:
         # Every choice of every token is sorted and summed, also those of other ranks' experts.
         found["inputs"] = tokens * k * h / spec.memory_bandwidth
         found["shape"] = [f"{a:.0f}x{b:.0f}" for a, b in zip(h, i, strict=True)]
+        spread = zip(found["shape"], e, tp, ep, strict=True)
+        found["finer"] = [f"{a}/{b:.0f}/{c:.0f}x{d:.0f}" for a, b, c, d in spread]
         found["warm"] = weights < 2 * spec.last_level_cache
         return found
 
@@ -314,19 +316,25 @@ OPS: Final = {
 
 
 def collectives(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    """NCCL's, and the engines' own all-reduce in replayed graphs; formats are the operations."""
+    """NCCL's; formats are the operations."""
+    return _newest(tables, held, "nccl_perf")
+
+
+def own_all_reduce(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFrame:
+    """The engines' own all-reduce, in replayed graphs."""
+    return _newest(tables, held, "custom_allreduce_perf")
+
+
+def _newest(tables: Tables, held: dict[str, pd.DataFrame], table: str) -> pd.DataFrame:
+    """All chips but Intel's, which has no table of the kind that others have."""
     found, seen = [], set()
-    for table in ("nccl_perf", "custom_allreduce_perf"):
-        for path, key, engine, _ in tables.named(table):
-            library = engine if engine in ENGINES and table != "nccl_perf" else "nccl"
-            if key == "arc-pro-b60" or (key, library) in seen:
-                continue
-            seen.add((key, library))
-            found.append(
-                _collective(tables.frame(path), chip(key), held.get(path)).assign(
-                    chip=key, engine=library
-                )
-            )
+    for path, key, engine, _ in tables.named(table):
+        copied = engine == "trtllm" and table == "nccl_perf"
+        if key == "arc-pro-b60" or (key, engine) in seen or copied:
+            continue
+        seen.add((key, engine))
+        rows = _collective(tables.frame(path), chip(key), held.get(path))
+        found.append(rows.assign(chip=key, engine=engine))
     return pd.concat(found, ignore_index=True)
 
 

@@ -8,6 +8,7 @@ from statistics import mean, median
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
+    from calibration.fit import Tested
     from calibration.run import Fit
 
 DATE: Final = "2026-11-30"
@@ -17,7 +18,7 @@ kind = "measured"
 source = "aiconfigurator-core"
 place = "systems/data/*/{{gemm,attention,mla,moe,comm}}/*.parquet, version 0.12.0"
 date = "{DATE}"
-note = "Fitted by calibration/ to half of the shapes, tested on the other half or on chips left out."
+note = "Fitted by calibration/ to half of the shapes; tested on the others, or on chips left out."
 """
 ENGINES: Final = ("pooled", "trtllm", "vllm", "sglang")
 
@@ -71,30 +72,20 @@ def write_results(
 ) -> None:
     """Errors of every fit, rows left out and why."""
     rows = list(fits)
-    lines = [
-        "# What the parameters miss",
-        "",
-        f"Written by `python -m calibration.run`, {DATE}. Errors in % of |predicted / measured - 1| on",
-        "rows that were not fitted to; the band is the 10th and 90th percentile of measured over",
-        "predicted.",
-        "",
-        "## By kind and level",
-        "",
-        "Means over chips of a fit's mean error; a chip's is tested on its other shapes, a family's on",
-        "each chip left out, an unknown chip's on each family left out (Intel aside).",
-        "",
-        "| kind | format | one engine | engines pooled | same family | unknown |",
-        "|---|---|---|---|---|---|",
-    ]
+    lines = [*_INTRODUCTION.splitlines()]
     for kind, form in dict.fromkeys((fit.kind, fit.format) for fit in rows):
-        mine = [f for f in rows if (f.kind, f.format) == (kind, form) and f.level != "intel"]
-        nvidia = [f for f in mine if family.get(f.level) not in (None, "intel")]
-        cells = [
-            _cell([f for f in nvidia if f.engine != "pooled"]),
-            _cell([f for f in nvidia if f.engine == "pooled"]),
-            _cell([f for f in mine if f.engine == "pooled" and f.basis == "each chip left out"]),
-            _cell([f for f in mine if f.engine == "pooled" and f.level == "unknown"]),
-        ]
+        mine = [fit for fit in rows if (fit.kind, fit.format) == (kind, form)]
+        chips = [fit for fit in mine if family.get(fit.level, "intel") != "intel"]
+        pooled = [fit for fit in mine if fit.engine == "pooled"]
+        cells = (
+            _cell(fit.tested for fit in chips if fit.engine != "pooled"),
+            _cell(fit.tested for fit in chips if fit.engine == "pooled"),
+            _cell(fit.among for fit in chips if fit.engine != "pooled"),
+            _cell(fit.among for fit in chips if fit.engine == "pooled"),
+            _cell(fit.elsewhere for fit in chips if fit.engine == "pooled"),
+            _cell(fit.tested for fit in pooled if fit.basis == "each chip left out"),
+            _cell(fit.tested for fit in pooled if fit.level == "unknown"),
+        )
         lines.append(f"| {kind} | {form} | " + " | ".join(cells) + " |")
     lines += ["", "## Every fit", "", _HEAD, "|---" * _HEAD.count(" | ") + "|---|"]
     lines += [_line(fit) for fit in rows]
@@ -108,11 +99,28 @@ _HEAD: Final = (
 )
 
 
-def _cell(fits: list[Fit]) -> str:
-    if not fits:
-        return ""
-    errors = [100 * fit.tested.mean for fit in fits]
-    return f"{mean(errors):.1f} (median {median(errors):.1f})"
+_INTRODUCTION: Final = f"""\
+# What the parameters miss
+
+Written by `python -m calibration.run`, {DATE}. Errors are means of |predicted / measured - 1| in
+%, on rows that were not fitted to. The band is the 10th and 90th percentile of measured over
+predicted.
+
+## By kind
+
+Means over NVIDIA's chips, and the median chip in brackets. "Core" rows are those that the targets
+speak of: matrices of at least 1024 x 1024; KV caches past twice the last cache. "Chip left out" is
+a fit of all other chips (core rows); "family" one of the others of its family; "unknown" one of
+other families.
+
+| kind | format | one engine | pooled | core, one engine | core, pooled | chip left out | family | \
+unknown |
+|---|---|---|---|---|---|---|---|---|"""
+
+
+def _cell(results: Iterable[Tested | None]) -> str:
+    errors = [100 * result.mean for result in results if result]
+    return f"{mean(errors):.1f} ({median(errors):.1f})" if errors else ""
 
 
 def _line(fit: Fit) -> str:

@@ -17,7 +17,7 @@ from calibration.tables import Tables, held_out
 
 ROOT: Final = Path(__file__).parents[1]
 EACH: Final = 1500  # rows of one chip, where chips are fitted together
-FEWEST: Final = 40  # held-out rows; fewer say nothing
+FEWEST: Final = 16  # held-out rows; fewer say nothing
 
 # Chips whose kernels behave alike, and what else belongs to them.
 FAMILIES: Final[dict[str, tuple[str, ...]]] = {
@@ -27,6 +27,7 @@ FAMILIES: Final[dict[str, tuple[str, ...]]] = {
     "gddr": ("l40s", "rtx-pro-6000-server"),
     "intel": ("arc-pro-b60",),
 }
+COLLECTIVE: Final = ("collective", "own-all-reduce")  # their formats are the operations
 FAMILY: Final = {chip: family for family, chips in FAMILIES.items() for chip in chips}
 
 
@@ -40,6 +41,8 @@ class Fit(NamedTuple):
     form: dict[str, float]
     tested: Tested
     basis: str  # which rows it was tested on
+    among: Tested | None = None  # of these, those that a target speaks of
+    elsewhere: Tested | None = None  # a fit of all other chips, tested on this one
 
 
 def main() -> None:
@@ -60,20 +63,22 @@ def fitted(
 ) -> Iterator[Fit]:
     """All fits of one kind: of each chip, of each family, and of all chips but one family."""
     rows = kind.read(tables, dict(held))
-    for form, of_format in rows.groupby("format"):
-        problem = kind.problem(str(form))
+    for written, of_format in rows.groupby("format"):
+        problem = kind.problem(str(written))
         parts: dict[str, dict[str, pd.DataFrame]] = {}  # by engine, then chip
         for (chip, engine), part in of_format.groupby(["chip", "engine"]):
             parts.setdefault(str(engine), {})[str(chip)] = kind.chosen(part)
-        parts["pooled"] = parts.pop("nccl") if "nccl" in parts else _pooled(parts)
+        if "nccl" in parts:
+            parts = {"pooled": parts["nccl"]}
+        elif name not in COLLECTIVE:
+            parts = {"pooled": _pooled(parts), **parts}
         for engine, chips in parts.items():
-            found = [(level, fit) for level, fit in _levels(problem, chips)]
-            for level, (parameters, result, basis, own) in found:
-                op = (str(form), "")[name == "collective"]
-                where = str(form) if name == "collective" else name
-                fixed = constants(name, str(form), own)
-                yield Fit(level, where, op, engine, fixed | parameters, result, basis)
-        print(name, form, flush=True)
+            for found in _levels(problem, chips, kind.among):
+                form = constants(name, str(written), found.chips) | found.parameters
+                kind_of = str(written) if name == "collective" else name
+                form_of = "" if name in COLLECTIVE else str(written)
+                yield Fit(found.name, kind_of, form_of, engine, form, *found[3:])
+        print(name, written, flush=True)
 
 
 def _pooled(parts: Mapping[str, Mapping[str, pd.DataFrame]]) -> dict[str, pd.DataFrame]:
@@ -85,33 +90,57 @@ def _pooled(parts: Mapping[str, Mapping[str, pd.DataFrame]]) -> dict[str, pd.Dat
     }
 
 
-_Found = tuple[dict[str, float], Tested, str, tuple[str, ...]]
+class Level(NamedTuple):
+    """Parameters of a chip, a family or all, and their errors on rows that they have not seen."""
+
+    name: str
+    chips: tuple[str, ...]
+    parameters: dict[str, float]
+    tested: Tested
+    basis: str
+    among: Tested | None = None
+    elsewhere: Tested | None = None
 
 
-def _levels(problem: Problem, chips: Mapping[str, pd.DataFrame]) -> Iterator[tuple[str, _Found]]:
-    """Fits of each chip, of each family and of every chip, each with errors that it did not see."""
-    away = {family: _left_out(problem, chips, FAMILIES[family]) for family in FAMILIES}
+def _levels(problem: Problem, chips: Mapping[str, pd.DataFrame], among: str) -> Iterator[Level]:
+    """Of each chip, of each family, and of every chip."""
     for chip, rows in chips.items():
         half = halves(rows)
         if half.sum() >= FEWEST and (~half).sum() >= FEWEST:
             own = problem.fit(sample(rows[~half], 6000))
-            basis = "other shapes of the chip"
-            yield chip, (own, _tested(problem, own, rows[half]), basis, (chip,))
+            core = rows[among].to_numpy(bool) if among else np.ones(len(rows), dtype=bool)
+            ratio = _left_out(problem, {**chips, chip: rows[core]}, (chip,))
+            yield Level(
+                chip,
+                (chip,),
+                own,
+                _tested(problem, own, rows[half]),
+                "other shapes of the chip",
+                _tested(problem, own, rows[half & core]) if (half & core).sum() >= FEWEST else None,
+                _of([ratio]) if ratio else None,
+            )
+    linked = {chip: rows for chip, rows in chips.items() if _alike(problem, chip)}
+    away = {name: _left_out(problem, linked, members) for name, members in FAMILIES.items()}
     for family, members in FAMILIES.items():
         inside = {chip: chips[chip] for chip in members if chip in chips}
         if not inside:
             continue
-        alike = problem.fit(balanced(list(inside.values()), EACH))
+        parameters = problem.fit(balanced(list(inside.values()), EACH))
         ratios = [_left_out(problem, inside, (chip,)) for chip in inside] if len(inside) > 1 else []
-        if ratios:
-            yield family, (alike, _of(ratios), "each chip left out", tuple(inside))
-        elif away[family] is not None:
-            yield family, (alike, _of([away[family]]), "fitted to other families", tuple(inside))
-    known = {chip: rows for chip, rows in chips.items() if FAMILY[chip] != "intel"}
-    ratios = [away[family] for family in FAMILIES if family != "intel" and away[family] is not None]
+        basis = "each chip left out" if ratios else "fitted to other families"
+        if ratios or away[family]:
+            missed = _of(ratios or [away[family]])
+            yield Level(family, tuple(inside), parameters, missed, basis)
+    known = {chip: rows for chip, rows in linked.items() if FAMILY[chip] != "intel"}
+    ratios = [pair for family, pair in away.items() if family != "intel" and pair]
     if ratios:
-        everything = problem.fit(balanced(list(known.values()), EACH))
-        yield "unknown", (everything, _of(ratios), "each family left out", tuple(known))
+        parameters = problem.fit(balanced(list(known.values()), EACH))
+        yield Level("unknown", tuple(known), parameters, _of(ratios), "each family left out")
+
+
+def _alike(problem: Problem, chip: str) -> bool:
+    """Whether a chip can stand for an unknown one: collectives over PCIe are another matter."""
+    return "wire" not in problem.columns or read.chip(chip).link is not None
 
 
 def _left_out(problem: Problem, chips: Mapping[str, pd.DataFrame], out: tuple[str, ...]) -> Any:
