@@ -50,7 +50,7 @@ def write_catalog(
 
 
 def _row(fit: Fit) -> str:
-    form = ", ".join(f"{name} = {_number(value)}" for name, value in fit.form.items())
+    form = ", ".join(f"{name} = {_number(value)}" for name, value in sorted(fit.form.items()))
     result = ", ".join(
         f"{name} = {value if name == 'rows' else _number(value, 3)}"
         for name, value in fit.tested._asdict().items()
@@ -83,7 +83,7 @@ def write_results(
             _cell(fit.among for fit in chips if fit.engine != "pooled"),
             _cell(fit.among for fit in chips if fit.engine == "pooled"),
             _cell(fit.elsewhere for fit in chips if fit.engine == "pooled"),
-            _cell(fit.tested for fit in pooled if fit.basis == "each chip left out"),
+            _cell(fit.tested for fit in pooled if fit.basis == "other chips"),
             _cell(fit.tested for fit in pooled if fit.level == "unknown"),
         )
         lines.append(f"| {kind} | {form} | " + " | ".join(cells) + " |")

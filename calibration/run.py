@@ -115,7 +115,7 @@ def _levels(problem: Problem, chips: Mapping[str, pd.DataFrame], among: str) -> 
                 (chip,),
                 own,
                 _tested(problem, own, rows[half]),
-                "other shapes of the chip",
+                "other shapes",
                 _tested(problem, own, rows[half & core]) if (half & core).sum() >= FEWEST else None,
                 _of([ratio]) if ratio else None,
             )
@@ -127,7 +127,7 @@ def _levels(problem: Problem, chips: Mapping[str, pd.DataFrame], among: str) -> 
             continue
         parameters = problem.fit(balanced(list(inside.values()), EACH))
         ratios = [_left_out(problem, inside, (chip,)) for chip in inside] if len(inside) > 1 else []
-        basis = "each chip left out" if ratios else "fitted to other families"
+        basis = "other chips" if ratios else "other families"
         if ratios or away[family]:
             missed = _of(ratios or [away[family]])
             yield Level(family, tuple(inside), parameters, missed, basis)
@@ -135,7 +135,7 @@ def _levels(problem: Problem, chips: Mapping[str, pd.DataFrame], among: str) -> 
     ratios = [pair for family, pair in away.items() if family != "intel" and pair]
     if ratios:
         parameters = problem.fit(balanced(list(known.values()), EACH))
-        yield Level("unknown", tuple(known), parameters, _of(ratios), "each family left out")
+        yield Level("unknown", tuple(known), parameters, _of(ratios), "other families")
 
 
 def _alike(problem: Problem, chip: str) -> bool:
