@@ -94,7 +94,7 @@ def _collective(_: str) -> Problem:
 
 def _all_reduce(_: str) -> Problem:
     free = {
-        "launch": Free(4e-6, 5e-7, 1e-4),
+        "launch": Free(4e-6, 5e-7, 2e-5),
         "second": Free(8e-6, 5e-7, 1e-3),
         "hop": Free(1e-7, 2e-9, 2e-5),
         "share": Free(0.7, 0.02, 1.0),

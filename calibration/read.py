@@ -57,7 +57,7 @@ class Excluded(Counter[str]):
 
     def drop(self, frame: pd.DataFrame, rows: Array, reason: str) -> pd.DataFrame:
         """The frame without some rows."""
-        self[reason] += int(np.count_nonzero(rows))
+        self[reason] += int(rows.sum())
         return frame[~rows]
 
 
@@ -73,9 +73,20 @@ def chip(key: str) -> pm.GpuSpec:
 def clock_rate(spec: pm.GpuSpec) -> float:
     """Cycles of all multiprocessors together [1/s]."""
     clock = spec.matrix_clock or spec.boost_clock
-    assert spec.units is not None
     assert clock is not None
-    return spec.units * clock
+    return units(spec) * clock
+
+
+def twice_cache(spec: pm.GpuSpec) -> float:
+    """Bytes that the last cache cannot keep from one run of a benchmark to the next."""
+    assert spec.last_level_cache is not None
+    return 2 * spec.last_level_cache
+
+
+def units(spec: pm.GpuSpec) -> int:
+    """Multiprocessors."""
+    assert spec.units is not None
+    return spec.units
 
 
 def per_clock(spec: pm.GpuSpec) -> float:
@@ -93,19 +104,20 @@ def matrix(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFrame:
     keys = {"dtype": "gemm_dtype", "m": "m", "n": "n", "k": "k"}
 
     def rows(frame: pd.DataFrame, spec: pm.GpuSpec, engine: str) -> pd.DataFrame:
-        kind, (m, n, k) = frame.gemm_dtype, (frame[c].to_numpy(float) for c in "mnk")
-        f = _formats(kind)
+        eager = (frame.gemm_dtype == "fp8_block") & (engine == "vllm")
+        frame = EXCLUDED.drop(frame, eager, "matrix: vLLM fp8-block, timed with its launch")
+        wrong = (frame.gemm_dtype == "int8_wo") & (engine == "sglang")
+        frame = EXCLUDED.drop(frame, wrong, "matrix: SGLang int8, another kernel")
+        m, n, k = _columns(frame, "m n k")
+        f = _formats(frame.gemm_dtype)
         nbytes = k * n * f.weight + m * k * f.input + 2 * m * n
         found = _common(frame, spec, f, flops=2 * m * n * k, nbytes=nbytes)
         found["inner"], found["inputs"] = k, m * k / spec.memory_bandwidth
         found["shape"] = [f"{a:.0f}x{b:.0f}" for a, b in zip(n, k, strict=True)]
         # What fits the cache stays there between the runs of the benchmark, not of a model.
-        found["warm"] = nbytes < 2 * spec.last_level_cache
+        found["warm"] = nbytes < twice_cache(spec)
         found["large"] = (n >= 1024) & (k >= 1024)
-        eager = (kind == "fp8_block").to_numpy() & (engine == "vllm")
-        found = EXCLUDED.drop(found, eager, "matrix: vLLM fp8-block, timed with its launch")
-        wrong = (found.format == "w8a16") & (engine == "sglang")
-        return EXCLUDED.drop(found, wrong.to_numpy(), "matrix: SGLang int8, another kernel")
+        return found
 
     return _read(tables, held, "gemm_perf", "gemm_dtype", keys, rows)
 
@@ -134,6 +146,11 @@ def decode(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """One new token a sequence against its cache; formats are those of the cache."""
 
     def rows(frame: pd.DataFrame, spec: pm.GpuSpec, engine: str) -> pd.DataFrame:
+        group = frame.num_heads / frame.num_key_value_heads
+        aliased = (group > 1) & (engine == "trtllm") & (spec.architecture == "Ampere")
+        frame = EXCLUDED.drop(frame, aliased, "decode: TensorRT-LLM on A100, keys are values")
+        many = group[frame.index] > 16
+        frame = EXCLUDED.drop(frame, many, "decode: over 16 query heads a KV head, a fallback")
         b, n, g, d = _columns(frame, "batch_size num_heads num_key_value_heads head_dim")
         window, keys = _columns(frame, "window_size keys")
         read = np.where(window > 0, np.minimum(keys, window), keys)
@@ -144,15 +161,10 @@ def decode(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFrame:
             flops=4 * b * n * d * read, nbytes=cache + 4 * b * n * d,
         )  # fmt: skip
         found["shape"] = [f"{x:.0f}/{y:.0f}x{z:.0f}" for x, y, z in zip(n, g, d, strict=True)]
-        found["tiles"], found["_many"] = b * g / spec.units, n > g
-        found["cold"] = cache > 2 * spec.last_level_cache
+        found["tiles"] = b * g / units(spec)
+        found["cold"] = cache > twice_cache(spec)
         found["tiny"] = cache < 1e6
-        found = EXCLUDED.drop(
-            found, n > 16 * g, "decode: over 16 query heads a KV head, a fallback"
-        )
-        many = found["_many"].to_numpy()
-        aliased = many & (engine == "trtllm") & (spec.architecture == "Ampere")
-        return EXCLUDED.drop(found, aliased, "decode: TensorRT-LLM on A100, keys and values shared")
+        return found
 
     return _read(
         tables, held, "generation_attention_perf", "kv_cache_dtype", _ATTENTION, rows, _decoding
@@ -163,6 +175,9 @@ def prefill(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFrame:
     """Whole prompts, causal; formats are those computed in."""
 
     def rows(frame: pd.DataFrame, spec: pm.GpuSpec, engine: str) -> pd.DataFrame:
+        other = (frame.kv_cache_dtype == "fp8") & (frame.head_dim == 256)
+        other &= (engine == "vllm") & ("Ultra" in spec.architecture)
+        frame = EXCLUDED.drop(frame, other, "prefill: fp8 under a bf16 name")
         b, n, g, d = _columns(frame, "batch_size num_heads num_key_value_heads head_dim")
         window, q, past = _columns(frame, "window_size isl step")
         pairs = _pairs(q, past, window)
@@ -174,10 +189,9 @@ def prefill(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFrame:
             flops=4 * b * n * d * pairs, nbytes=b * (new + 2 * g * past * d * stored),
         )  # fmt: skip
         found["exponentials"] = b * n * pairs / clock_rate(spec) / per_clock(spec)
-        found["tiles"] = b * n * np.ceil(q / 128) / spec.units
+        found["tiles"] = b * n * np.ceil(q / 128) / units(spec)
         found["shape"] = [f"{x:.0f}/{y:.0f}x{z:.0f}" for x, y, z in zip(n, g, d, strict=True)]
-        other = (engine == "vllm") & (stored == 1) & (d == 256) & ("Ultra" in spec.architecture)
-        return EXCLUDED.drop(found, other, "prefill: fp8 under a bf16 name")
+        return found
 
     return _read(tables, held, "context_attention_perf", "attn_dtype", _ATTENTION, rows, _filling)
 
@@ -194,8 +208,8 @@ def latent_decode(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFrame
             flops=2 * b * n * 1088 * keys, nbytes=cache + 2 * b * n * 1088,
         )  # fmt: skip
         found["shape"] = [f"{x:.0f}" for x in n]
-        found["tiles"] = b / spec.units
-        found["cold"] = cache > 2 * spec.last_level_cache
+        found["tiles"] = b / units(spec)
+        found["cold"] = cache > twice_cache(spec)
         found["tiny"] = cache < 1e6
         return found
 
@@ -215,7 +229,7 @@ def latent_prefill(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFram
             nbytes=b * q * (2 * n * (2 * 192 + 2 * 128) + 576 * f.weight),
         )  # fmt: skip
         found["exponentials"] = b * n * pairs / clock_rate(spec) / per_clock(spec)
-        found["tiles"] = b * n * np.ceil(q / 128) / spec.units
+        found["tiles"] = b * n * np.ceil(q / 128) / units(spec)
         found["shape"] = [f"{x:.0f}" for x in n]
         return found
 
@@ -223,18 +237,20 @@ def latent_prefill(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFram
 
 
 def _decoding(frame: pd.DataFrame) -> pd.DataFrame:
-    """Rows of decode attention, by the kernel that the engine takes for most of them."""
     return _usual(_windowed(frame)).assign(queries=1, keys=frame.isl + frame.step)
 
 
 def _usual(frame: pd.DataFrame) -> pd.DataFrame:
+    """The kernel that an engine takes for most shapes of a format; others are for few."""
     if "head_dim" in frame:
-        wide = (frame.head_dim == 192).to_numpy()
-        frame = EXCLUDED.drop(frame, wide, "attention: values narrower than stated")
+        frame = EXCLUDED.drop(
+            frame, frame.head_dim == 192, "attention: values narrower than stated"
+        )
     types = [c for c in ("attn_dtype", "kv_cache_dtype", "moe_dtype") if c in frame]
     most = frame.groupby(types).kernel_source.transform(lambda kernels: kernels.mode()[0])
-    other = (frame.kernel_source != most).to_numpy()
-    return EXCLUDED.drop(frame, other, "a kernel that the engine takes for few shapes")
+    return EXCLUDED.drop(
+        frame, frame.kernel_source != most, "a kernel that the engine takes for few shapes"
+    )
 
 
 def _filling(frame: pd.DataFrame) -> pd.DataFrame:
@@ -284,7 +300,7 @@ def experts(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFrame:
         found["shape"] = [f"{a:.0f}x{b:.0f}" for a, b in zip(h, i, strict=True)]
         spread = zip(found["shape"], e, tp, ep, strict=True)
         found["finer"] = [f"{a}/{b:.0f}/{c:.0f}x{d:.0f}" for a, b, c, d in spread]
-        found["warm"] = weights < 2 * spec.last_level_cache
+        found["warm"] = weights < twice_cache(spec)
         return found
 
     return _read(tables, held, "moe_perf", "moe_dtype", keys, rows, _even)
@@ -301,7 +317,7 @@ def _even(frame: pd.DataFrame) -> pd.DataFrame:
             "experts: DeepSeek's shape, routed within groups",
         ),
     ):
-        frame = EXCLUDED.drop(frame, odd[frame.index].to_numpy(), reason)
+        frame = EXCLUDED.drop(frame, odd[frame.index], reason)
     return _usual(frame)
 
 
@@ -343,7 +359,7 @@ def _collective(frame: pd.DataFrame, spec: pm.GpuSpec, held: pd.DataFrame | None
     size = types.map({"half": 2, "int8": 1, "bfloat16": 2}).to_numpy(float)
     frame = frame.assign(types=types, message=size * frame.message_size)
     if "backend" in frame:
-        eager = frame.backend.astype(str).str.endswith("eager").to_numpy()
+        eager = frame.backend.astype(str).str.endswith("eager")
         frame = EXCLUDED.drop(frame, eager, "collectives: timed with their launch")
     frame = _without(
         frame, held,
@@ -394,19 +410,17 @@ def _read(
             frame[frame[kind].isin(enough)].reset_index(drop=True), held.get(path), keys
         )
         if len(frame):
-            frame = _sampled(frame, kind) if len(frame) > SAMPLE else frame
-            read = rows(frame, chip(key), engine)
-            found.append(read.assign(chip=key, engine=engine))
+            found.append(_sampled(rows(frame, chip(key), engine)).assign(chip=key, engine=engine))
     return pd.concat(found, ignore_index=True)
 
 
-def _sampled(frame: pd.DataFrame, kind: str) -> pd.DataFrame:
-    """A seeded sample of each format; some more, as what is excluded goes later."""
+def _sampled(rows: pd.DataFrame) -> pd.DataFrame:
+    """A seeded sample of each format, several times what will be chosen of it."""
     parts = [
         part.sample(min(len(part), 4 * SAMPLE), random_state=crc32(str(name).encode()))
-        for name, part in frame.groupby(kind)
+        for name, part in rows.groupby("format")
     ]
-    return pd.concat(parts, ignore_index=True)
+    return pd.concat(parts, ignore_index=True) if parts else rows
 
 
 def _without(frame: pd.DataFrame, held: pd.DataFrame | None, keys: dict[str, str]) -> pd.DataFrame:

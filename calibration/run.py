@@ -116,21 +116,27 @@ def _levels(problem: Problem, chips: Mapping[str, pd.DataFrame], among: str) -> 
                 own,
                 _tested(problem, own, rows[half]),
                 "other shapes",
-                _tested(problem, own, rows[half & core]) if (half & core).sum() >= FEWEST else None,
+                _tested(problem, own, rows[half & core]) if among and any(half & core) else None,
                 _of([ratio]) if ratio else None,
             )
     linked = {chip: rows for chip, rows in chips.items() if _alike(problem, chip)}
+    inside = {
+        family: {chip: chips[chip] for chip in members if chip in chips}
+        for family, members in FAMILIES.items()
+    }
+    alike = {
+        family: [_left_out(problem, of_family, (chip,)) for chip in of_family]
+        for family, of_family in inside.items()
+        if len(of_family) > 1
+    }
+    for family, of_family in inside.items():
+        # A family of one is as like its chip, for all that is known, as other families are alike.
+        ratios = alike.get(family) or [pair for pairs in alike.values() for pair in pairs]
+        if of_family and ratios:
+            parameters = problem.fit(balanced(list(of_family.values()), EACH))
+            basis = "other chips" if family in alike else "other families' chips"
+            yield Level(family, tuple(of_family), parameters, _of(ratios), basis)
     away = {name: _left_out(problem, linked, members) for name, members in FAMILIES.items()}
-    for family, members in FAMILIES.items():
-        inside = {chip: chips[chip] for chip in members if chip in chips}
-        if not inside:
-            continue
-        parameters = problem.fit(balanced(list(inside.values()), EACH))
-        ratios = [_left_out(problem, inside, (chip,)) for chip in inside] if len(inside) > 1 else []
-        basis = "other chips" if ratios else "other families"
-        if ratios or away[family]:
-            missed = _of(ratios or [away[family]])
-            yield Level(family, tuple(inside), parameters, missed, basis)
     known = {chip: rows for chip, rows in linked.items() if FAMILY[chip] != "intel"}
     ratios = [pair for family, pair in away.items() if family != "intel" and pair]
     if ratios:
