@@ -19,16 +19,6 @@ Array: TypeAlias = Any
 SAMPLE: Final = 4000  # rows of one chip, engine and format; half of the shapes are kept for tests
 FEWEST: Final = 500  # a version with fewer rows of a format is a supplement, not a campaign
 
-# Not in the catalog of chips yet; the tables' own system file states these.
-ARC: Final = pm.GpuSpec(
-    name="Intel Arc Pro B60",
-    memory_bandwidth=456e9,
-    peak_flops={"bf16": 98.304e12, "fp8": 98.304e12, "int8": 197e12},
-    last_level_cache=18e6,
-    units=20,
-    boost_clock=2.4e9,
-)
-
 
 class Format(NamedTuple):
     """What the tables' types mean: the preset's name, bytes of a weight and an input, the peak."""
@@ -66,8 +56,8 @@ EXCLUDED: Final = Excluded()
 
 @cache
 def chip(key: str) -> pm.GpuSpec:
-    """A chip of the catalog, or the one that it has not yet."""
-    return ARC if key == "arc-pro-b60" else pm.gpu(key)
+    """A chip of the catalog, read once."""
+    return pm.gpu(key)
 
 
 def clock_rate(spec: pm.GpuSpec) -> float:
