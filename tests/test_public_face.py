@@ -16,6 +16,8 @@ from perfmodel.base.spec import Spec
 from perfmodel.machine.efficiency import IDEAL
 
 FACE = """
+class AllReduceForm(launch, second, hop, share, half)
+    .time(self, *, wire, others, bandwidth)
 class Attention(norm, post_norm, scalars, reused, variant, kind, heads, kv_heads, head_dim, value_dim, window, chunk, source, indexer, shares_kv, keys_as_values, gate, qkv_bias, gate_bias, output_bias, qk_norm, differential, masks_keys, qk_shift)
     .DIVIDED
     .LACKS
@@ -47,12 +49,14 @@ class Attention(norm, post_norm, scalars, reused, variant, kind, heads, kv_heads
     .token_cache(self, formats)
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
+class Band(low, high)
 class Cluster(gpu, per_node, nodes, link)
     .devices
 class Collective(name, kind, nbytes, least_nbytes, group, calls, algorithm, tokens)
     .least_legs(self, near)
     .legs(self, near)
     .sends_to_all
+class CollectiveEfficiency(kind, form, band)
 class Comparison(rows)
     .to_frame(self)
 class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind, policy, paged, allocated, activations, reserve, budget, remedies)
@@ -61,7 +65,11 @@ class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind, polic
     .limit
     .needed
     .shortfall(self)
-class Efficiency(compute, memory, call_overhead, step_overhead, exponent, link, origins)
+class Efficiency(compute, memory, call_overhead, step_overhead, exponent, link, kernels, collectives, host, block_overhead, engine, known, origins)
+    .collective(self, kind)
+    .collective_time(self, kind, *, wire, others, bandwidth)
+    .kernel(self, name)
+    .kernel_time(self, name, gpu, *, compute, memory, activations=0, inner=0, prepared=0, tiles=0, exponentials=0, launches=1)
     .time(self, *, compute, memory)
 class Embedding(positions, unused_positions, extra_rows, width, norm)
     .lookup(self, hidden, tokens, precision)
@@ -83,8 +91,11 @@ class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weig
     .fits
     .floor
     .flops
+    .high
+    .ideal
     .intensity
     .kv_traffic
+    .low
     .memory
     .memory_time
     .memory_utilization
@@ -136,7 +147,7 @@ class Generation(prefill, last_step, output, decode_time)
     .total
     .tpot
     .ttft
-class GpuSpec(name, vendor, architecture, released, memory_bandwidth, peak_flops, memory_capacity, visible_capacity, l2_cache, last_level_cache, units, unit, boost_clock, matrix_clock, power, parts, link, host_link, origins)
+class GpuSpec(name, key, vendor, architecture, released, memory_bandwidth, peak_flops, memory_capacity, visible_capacity, l2_cache, last_level_cache, units, unit, boost_clock, matrix_clock, power, parts, link, host_link, origins)
     .capacity
     .capacity_kind
     .figures(self)
@@ -150,6 +161,11 @@ class Head(tied, norm, bias, width)
     .project(self, hidden, vocab, tokens, precision)
     .table(self, hidden, vocab)
     .weight_bytes(self, hidden, vocab, precision)
+class HostForm(constant, sequence, launch_scale)
+    .time(self, *, kernels, launches=0, sequences=0)
+class KernelEfficiency(name, form, band)
+class KernelForm(compute, memory, launch, fill, exponent, prepare, tile, activation)
+    .time(self, *, compute, memory, inner=0, inputs=0, activations=0, tiles=0)
 class KvGrowth(batch, precision, weights, contexts, kv, overtakes)
     .to_frame(self)
 class KvLayout(policy, precision, caches, states, paged)
@@ -249,7 +265,7 @@ class ModelShape(name, hidden, vocab, blocks, mtp, tower_params, embedding, head
     .to_frame(self, precision=None)
     .weight_bytes(self, precision=None)
     .with_(self, **changes)
-class Operation(name, kind, flops, weight_bytes, least_weight_bytes, activation_bytes, kv_bytes, calls, compute, tokens, weights, pairs)
+class Operation(name, kind, flops, weight_bytes, least_weight_bytes, activation_bytes, kv_bytes, calls, compute, tokens, weights, pairs, kernel)
     .intensity
     .is_product
     .nbytes
@@ -272,6 +288,8 @@ class Precision(name, linear, head, kv, attention, state, parts)
     .preset(cls, name, *, kv=None, state=None, compute=None)
     .rest
     .uniform(cls, name)
+class PrefillForm(compute, memory, launch, exponent, per_clock, tile)
+    .time(self, *, compute, memory, exponentials=0, tiles=0)
 class Price(low_per_hour, high_per_hour, date, sources, note)
 class Remedy(change, to, needed)
 class Source(key, title, publisher, url, date)
@@ -309,15 +327,17 @@ class Totals(norm, post_norm, scalars, reused, variant, kind, matrix_weights, kv
     .token_cache(self, formats)
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
-compare(model, gpu, *, batch, context=None, precisions=(None,), efficiency=IDEAL, parallelism=<Parallelism one device>)
+compare(model, gpu, *, batch, context=None, precisions=(None,), efficiency=IDEAL, engine=None, parallelism=<Parallelism one device>)
 critical_context(model, gpu, *, precision=None)
-decode(model, gpu, *, batch, context=None, shared_past=0, precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
+decode(model, gpu, *, batch, context=None, shared_past=0, precision=None, efficiency=IDEAL, engine=None, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
+efficiency(gpu, *, engine=None)
+engines()
 module errors
-estimate(model, gpu, step, *, precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
+estimate(model, gpu, step, *, precision=None, efficiency=IDEAL, engine=None, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
 forward(model, step, precision=None, *, small_steps='fused')
 gemm(*, inner, outer, tokens, precision='bf16')
 gemm_ridge_batch(gpu, *, inner, outer, precision='bf16')
-generate(model, gpu, *, prompt, output, batch=1, precision=None, efficiency=IDEAL, small_steps='fused', parallelism=<Parallelism one device>)
+generate(model, gpu, *, prompt, output, batch=1, precision=None, efficiency=IDEAL, engine=None, small_steps='fused', parallelism=<Parallelism one device>)
 gpu(key)
 gpus()
 kv_growth(model, *, contexts, batch=1, precision=None)
@@ -332,7 +352,7 @@ min_capacity(model, *, batch, context=None, precision=None, policy='logical', pa
 min_devices(model, gpu, *, batch, context=None, precision=None, policy='logical', parallelism=<Parallelism one device>, draft=None, mtp=False)
 model(key)
 models()
-prefill(model, gpu, *, prompt, batch=1, past=0, shared_past=0, logits='last', precision=None, efficiency=IDEAL, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
+prefill(model, gpu, *, prompt, batch=1, past=0, shared_past=0, logits='last', precision=None, efficiency=IDEAL, engine=None, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
 prices()
 read_gpu(path)
 read_hf(source)
@@ -343,7 +363,7 @@ ridge_intensity(gpu, *, precision='bf16')
 roof(gpu, *, intensity, precision='bf16')
 shard(model, parallelism)
 step_ridge_batch(model, gpu, *, context, precision=None)
-sweep(model, gpu, *, batch, context=None, prompt=None, grid=True, precision=None, efficiency=IDEAL, parallelism=<Parallelism one device>)
+sweep(model, gpu, *, batch, context=None, prompt=None, grid=True, precision=None, efficiency=IDEAL, engine=None, parallelism=<Parallelism one device>)
 module symbolic
 module units
 """

@@ -37,9 +37,17 @@ from perfmodel.base import errors, units
 from perfmodel.base.formats import Format
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Origin, Source
-from perfmodel.machine.efficiency import Efficiency, LinkEfficiency
+from perfmodel.machine.efficiency import (
+    Band,
+    CollectiveEfficiency,
+    Efficiency,
+    KernelEfficiency,
+    LinkEfficiency,
+)
+from perfmodel.machine.forms import AllReduceForm, HostForm, KernelForm, PrefillForm
 from perfmodel.machine.hardware import Cluster, GpuSpec, Link, PeakFlops
 from perfmodel.sources.catalog import gpu, gpus, model, models, read_gpu
+from perfmodel.sources.efficiency import efficiency, engines
 from perfmodel.sources.prices import Price, prices, read_prices
 from perfmodel.work import layers
 from perfmodel.work.collective import Collective
@@ -68,9 +76,12 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AllReduceForm",
     "Attention",
+    "Band",
     "Cluster",
     "Collective",
+    "CollectiveEfficiency",
     "Comparison",
     "DeviceMemory",
     "Efficiency",
@@ -82,6 +93,9 @@ __all__ = [
     "GpuSpec",
     "Group",
     "Head",
+    "HostForm",
+    "KernelEfficiency",
+    "KernelForm",
     "KvGrowth",
     "KvLayout",
     "KvPool",
@@ -96,6 +110,7 @@ __all__ = [
     "Parallelism",
     "PeakFlops",
     "Precision",
+    "PrefillForm",
     "Price",
     "Remedy",
     "Source",
@@ -105,6 +120,8 @@ __all__ = [
     "compare",
     "critical_context",
     "decode",
+    "efficiency",
+    "engines",
     "errors",
     "estimate",
     "forward",

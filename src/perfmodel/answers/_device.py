@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 from perfmodel.base._num import Num, highest, is_zero, maximum, minimum, where
 from perfmodel.base.errors import InvalidValueError
-from perfmodel.machine.efficiency import IDEAL
+from perfmodel.machine.efficiency import IDEAL, Band
 from perfmodel.machine.hardware import Link
 from perfmodel.roofline import compute_time, memory_time, network_time, roofline_time
 from perfmodel.work.collective import Collective, Leg
@@ -136,7 +136,13 @@ class Device:
             time = (
                 roofline_time(compute=compute, memory=memory)
                 if ideal
-                else efficiency.time(compute=compute, memory=memory)
+                else efficiency.kernel_time(
+                    gpu=gpu,
+                    compute=compute,
+                    memory=memory,
+                    activations=memory_time(nbytes=op.activation_bytes, bandwidth=bandwidth),
+                    **op.kernel._asdict(),
+                )
             )
             rows.append(OperationTime(op, calls * compute, calls * memory, calls * time))
         return rows
@@ -166,24 +172,21 @@ class Device:
                     "Parallelism.all_reduce: expected ring or one-shot, for the switch of "
                     f"{link.name} does not add up, got 'in-switch'"
                 )
-            time = self._leg_time(inside, link, near)
+            time = self._leg_time(one.kind, inside, link, near)
             least = network_time(wire=least_inside, bandwidth=link.bandwidth)
         if near < one.group:
             link = self._asked.network_link
-            across = self._leg_time(outside, link, one.group // near)
+            across = self._leg_time(one.kind, outside, link, one.group // near)
             time = maximum(time, across) if one.sends_to_all else time + across
             least = maximum(least, network_time(wire=least_outside, bandwidth=link.bandwidth))
         wire = inside.wire + outside.wire
         return CollectiveTime(one, one.calls * wire, one.calls * time, one.calls * least)
 
-    def _leg_time(self, leg: Leg, link: Link, devices: int) -> Num:
-        bandwidth, form = link.among(devices), self._asked.efficiency.link
-        hops = leg.hops * link.latency
-        if form is None:
-            return network_time(
-                wire=leg.wire, bandwidth=bandwidth, hops=leg.hops, latency=link.latency
-            )
-        return hops + form.time(wire=leg.wire, others=devices - 1, bandwidth=bandwidth)
+    def _leg_time(self, kind: str, leg: Leg, link: Link, devices: int) -> Num:
+        expected = self._asked.efficiency.collective_time(
+            kind, wire=leg.wire, others=devices - 1, bandwidth=link.among(devices)
+        )
+        return leg.hops * link.latency + expected
 
     @property
     def _in_node(self) -> int:
@@ -214,8 +217,7 @@ class Device:
     def sums(self) -> Sums:
         """Sums over all operations and collectives, in one pass."""
         asked = self._asked
-        overhead = asked.efficiency.step_overhead
-        time: Num = overhead * self.passes if overhead else 0
+        time: Num = self._overhead
         compute: Num = 0
         least: Num = 0
         flops: Num = 0
@@ -246,6 +248,40 @@ class Device:
             time, compute, least, network, least_network,
             flops, weight, least_weight, activation, kv,
         )  # fmt: skip
+
+    @property
+    def spread(self) -> tuple[Num, Num] | None:
+        """How far eight of ten measurements lie below and above what is expected [s].
+
+        Kernels of one kind err together, kinds by themselves: their parts add as squares. What no
+        band is known of is taken to be exact.
+        """
+        efficiency = self._asked.efficiency
+        parts: dict[Band, Num] = {}
+        for row in self.rows:
+            kernel = efficiency.kernel(row.operation.kernel.name)
+            if kernel is not None and kernel.band is not None:
+                parts[kernel.band] = parts.get(kernel.band, 0) + row.time
+        for exchange in self.exchanges:
+            known = efficiency.collective(exchange.collective.kind)
+            if known is not None and known.band is not None:
+                parts[known.band] = parts.get(known.band, 0) + exchange.time
+        if not parts:
+            return None
+        below = sum([(time * max(0.0, 1 - band.low)) ** 2 for band, time in parts.items()])
+        above = sum([(time * max(0.0, band.high - 1)) ** 2 for band, time in parts.items()])
+        return below**0.5, above**0.5
+
+    @property
+    def _overhead(self) -> Num:
+        """What all its passes take beside operations and collectives [s]."""
+        efficiency = self._asked.efficiency
+        if efficiency is IDEAL:
+            return 0
+        each = efficiency.step_overhead + self._shape.layers * efficiency.block_overhead
+        if efficiency.host is not None:
+            each = each + efficiency.host.time(kernels=0, sequences=self._step.sequences)
+        return each * self.passes
 
     @property
     def floor(self) -> Num:

@@ -11,8 +11,9 @@ from perfmodel.answers.steps import decode
 from perfmodel.base.errors import UnsupportedFormatError, UnsupportedGroupError
 from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import Name, Spec, checked_list
-from perfmodel.machine.efficiency import IDEAL, Efficiency
+from perfmodel.machine.efficiency import IDEAL
 from perfmodel.machine.hardware import Cluster, GpuSpec
+from perfmodel.sources.efficiency import EfficiencyLike
 from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 
@@ -66,7 +67,8 @@ def compare(
     batch: int,
     context: int | None = None,
     precisions: Iterable[PrecisionLike] | Precision = (None,),
-    efficiency: Efficiency = IDEAL,
+    efficiency: EfficiencyLike = IDEAL,
+    engine: str | None = None,
     parallelism: Parallelism = SINGLE,
 ) -> Comparison:
     """Decode the same batch with several precisions, chips or models.
@@ -83,8 +85,11 @@ def compare(
         Tokens that each new token attends, itself included [1].
     precisions : Precision or iterable of Precision or str or None
         The precisions; None is the checkpoint's own, else bf16.
-    efficiency : Efficiency
-        How far below the roofs; the default is the roofs themselves.
+    efficiency : Efficiency or {"ideal", "auto"}
+        How far below the roofs; the default is the roofs themselves, "auto" what is known of the
+        chip.
+    engine : str or None
+        Whose kernels and host are meant, of ``engines()``; implies "auto".
     parallelism : Parallelism
         Over how many devices each part of the model is divided; the default is one device.
 
@@ -117,7 +122,12 @@ def compare(
     gpus = [gpu] if isinstance(gpu, Cluster) else checked_list("gpu", gpu, one=GpuSpec)
     wanted = checked_list("precisions", precisions, one=Precision)
     step = partial(
-        decode, batch=batch, context=context, efficiency=efficiency, parallelism=parallelism
+        decode,
+        batch=batch,
+        context=context,
+        efficiency=efficiency,
+        engine=engine,
+        parallelism=parallelism,
     )
     rows = [_row(step, m, g, p) for m in models for g in gpus for p in wanted]
     return Comparison(rows=tuple(rows))

@@ -25,7 +25,7 @@ from perfmodel.base._num import maximum, where
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Flag, Origin, Source, Spec
-from perfmodel.machine.efficiency import Efficiency
+from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import Cluster, GpuSpec, Link
 from perfmodel.roofline import memory_time
 from perfmodel.work.collective import Collective
@@ -45,6 +45,8 @@ _COMPUTED: Final = (
     "operations",
     "collectives",
     "time",
+    "low",
+    "high",
     "floor",
     "bound",
     "flops",
@@ -155,6 +157,35 @@ class Estimate(Spec):
         decode, which repeats, the time from token to token.
         """
         return step_time(self, self._devices)  # type: ignore[no-any-return]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def low(self) -> float | None:
+        """What nine of ten measurements exceed; None where the efficiency has no bands [s]."""
+        low = self._band(-1, 0)
+        return None if low is None else maximum(low, self.floor)
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def high(self) -> float | None:
+        """What nine of ten measurements stay below; None where the efficiency has no bands [s]."""
+        return self._band(1, 1)
+
+    @property
+    def ideal(self) -> float:
+        """What the same step takes at the roofs themselves [s]."""
+        fields = {name: getattr(self, name) for name in type(self).model_fields}
+        return type(self).trusted(**fields | {"efficiency": IDEAL}).time
+
+    def _band(self, sign: int, side: int) -> float | None:
+        if self.efficiency is IDEAL:
+            return None
+        device = self._device
+        spread = device.spread
+        if spread is None:
+            return None
+        # All stages are taken to err like the slowest one.
+        return self.time * (1 + sign * spread[side] / device.sums.time)  # type: ignore[no-any-return]
 
     @computed_field  # type: ignore[prop-decorator]
     @property

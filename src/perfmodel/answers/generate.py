@@ -12,8 +12,9 @@ from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import Count, NonNegative, Spec, checked_count, quantity
 from perfmodel.base.units import si
-from perfmodel.machine.efficiency import IDEAL, Efficiency
+from perfmodel.machine.efficiency import IDEAL
 from perfmodel.machine.hardware import Cluster, GpuSpec
+from perfmodel.sources.efficiency import EfficiencyLike
 from perfmodel.work.forward import SmallSteps
 from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
@@ -95,7 +96,8 @@ def generate(
     output: int,
     batch: int = 1,
     precision: PrecisionLike = None,
-    efficiency: Efficiency = IDEAL,
+    efficiency: EfficiencyLike = IDEAL,
+    engine: str | None = None,
     small_steps: SmallSteps = "fused",
     parallelism: Parallelism = SINGLE,
 ) -> Generation:
@@ -115,8 +117,11 @@ def generate(
         Sequences that run together [1].
     precision : Precision or str or None
         What is stored, moved and computed in; None: the checkpoint's own, else bf16.
-    efficiency : Efficiency
-        How far below the roofs; the default is the roofs themselves.
+    efficiency : Efficiency or {"ideal", "auto"}
+        How far below the roofs; the default is the roofs themselves, "auto" what is known of the
+        chip.
+    engine : str or None
+        Whose kernels and host are meant, of ``engines()``; implies "auto".
     small_steps : {"fused", "separate"}
         Whether norms, residual additions and activations are listed with their own traffic.
     parallelism : Parallelism
@@ -160,6 +165,7 @@ def generate(
         batch=batch,
         precision=precision,
         efficiency=efficiency,
+        engine=engine,
         small_steps=small_steps,
         parallelism=parallelism,
     )
@@ -173,6 +179,7 @@ def generate(
         context=prompt + steps if model.has_cache else None,
         precision=precision,
         efficiency=efficiency,
+        engine=engine,
         small_steps=small_steps,
         parallelism=parallelism,
     )

@@ -11,6 +11,7 @@ from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import checked_choice, checked_count, checked_flag, checked_kind
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import Cluster, GpuSpec
+from perfmodel.sources.efficiency import EfficiencyLike, resolve_efficiency
 from perfmodel.work.forward import SmallSteps
 from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
@@ -23,7 +24,8 @@ def estimate(
     step: Step,
     *,
     precision: PrecisionLike = None,
-    efficiency: Efficiency = IDEAL,
+    efficiency: EfficiencyLike = IDEAL,
+    engine: str | None = None,
     small_steps: SmallSteps = "fused",
     weights_only: bool = False,
     parallelism: Parallelism = SINGLE,
@@ -40,8 +42,11 @@ def estimate(
         Which sequences take part, with how many tokens each.
     precision : Precision or str or None
         What is stored, moved and computed in; None: the checkpoint's own, else bf16.
-    efficiency : Efficiency
-        How far below the roofs; the default is the roofs themselves.
+    efficiency : Efficiency or {"ideal", "auto"}
+        How far below the roofs; the default is the roofs themselves, "auto" what is known of the
+        chip.
+    engine : str or None
+        Whose kernels and host are meant, of ``engines()``; implies "auto".
     small_steps : {"fused", "separate"}
         Whether norms, residual additions and activations are listed with their own traffic.
     weights_only : bool
@@ -83,7 +88,7 @@ def estimate(
         place.gpu,
         step.groups,
         precision=precision,
-        efficiency=efficiency,
+        efficiency=resolve_efficiency(efficiency, place.gpu, engine),
         small_steps=small_steps,
         weights_only=weights_only,
         parallelism=place.parallelism,
@@ -99,7 +104,8 @@ def decode(
     context: int | None = None,
     shared_past: int = 0,
     precision: PrecisionLike = None,
-    efficiency: Efficiency = IDEAL,
+    efficiency: EfficiencyLike = IDEAL,
+    engine: str | None = None,
     small_steps: SmallSteps = "fused",
     weights_only: bool = False,
     parallelism: Parallelism = SINGLE,
@@ -121,8 +127,11 @@ def decode(
         Tokens of a prefix that all sequences share; their KV is read and held once [1].
     precision : Precision or str or None
         What is stored, moved and computed in; None: the checkpoint's own, else bf16.
-    efficiency : Efficiency
-        How far below the roofs; the default is the roofs themselves.
+    efficiency : Efficiency or {"ideal", "auto"}
+        How far below the roofs; the default is the roofs themselves, "auto" what is known of the
+        chip.
+    engine : str or None
+        Whose kernels and host are meant, of ``engines()``; implies "auto".
     small_steps : {"fused", "separate"}
         Whether norms, residual additions and activations are listed with their own traffic.
     weights_only : bool
@@ -168,7 +177,7 @@ def decode(
         place.gpu,
         (group,),
         precision=precision,
-        efficiency=efficiency,
+        efficiency=resolve_efficiency(efficiency, place.gpu, engine),
         small_steps=small_steps,
         weights_only=weights_only,
         parallelism=place.parallelism,
@@ -186,7 +195,8 @@ def prefill(
     shared_past: int = 0,
     logits: Literal["last", "all", "none"] = "last",
     precision: PrecisionLike = None,
-    efficiency: Efficiency = IDEAL,
+    efficiency: EfficiencyLike = IDEAL,
+    engine: str | None = None,
     small_steps: SmallSteps = "fused",
     weights_only: bool = False,
     parallelism: Parallelism = SINGLE,
@@ -211,8 +221,11 @@ def prefill(
         For which positions the output head runs; "none" for all chunks but the last.
     precision : Precision or str or None
         What is stored, moved and computed in; None: the checkpoint's own, else bf16.
-    efficiency : Efficiency
-        How far below the roofs; the default is the roofs themselves.
+    efficiency : Efficiency or {"ideal", "auto"}
+        How far below the roofs; the default is the roofs themselves, "auto" what is known of the
+        chip.
+    engine : str or None
+        Whose kernels and host are meant, of ``engines()``; implies "auto".
     small_steps : {"fused", "separate"}
         Whether norms, residual additions and activations are listed with their own traffic.
     weights_only : bool
@@ -263,7 +276,7 @@ def prefill(
         place.gpu,
         (group,),
         precision=precision,
-        efficiency=efficiency,
+        efficiency=resolve_efficiency(efficiency, place.gpu, engine),
         small_steps=small_steps,
         weights_only=weights_only,
         parallelism=place.parallelism,

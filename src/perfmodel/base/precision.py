@@ -46,6 +46,25 @@ class MatrixFormats(Spec):
     compute: ComputeFormat
     """What the matrix units compute in."""
 
+    @property
+    def recipe(self) -> str:
+        """What kernels of engines are named by: ``"bf16"``, ``"fp8-block"``, ``"w4a16"``.
+
+        One scale for a whole matrix is known beforehand, so that ``"fp8-static"`` needs no pass
+        over its inputs; with a scale a row (``"fp8"``) or a block, each token's is found first.
+        """
+        stored, compute = self.weights, self.compute
+        if stored.name == "mxfp4" and compute in ("fp8", "mxfp8"):
+            return "mxfp4a8"
+        if compute == "fp8":
+            named = {"fp8": "fp8-static", "fp8-128x128": "fp8-block"}
+            return "w4afp8" if stored.bits == 4 else named.get(stored.name, "fp8")
+        if compute in ("bf16", "fp16", "tf32", "fp32"):
+            if stored.bits == 4:
+                return "mxfp4a16" if stored.name == "mxfp4" else "w4a16"
+            return "bf16" if stored.bits >= 16 else "w8a16"
+        return compute
+
 
 # preset: (linears: weights, inputs, outputs, compute), (head and the rest), KV, attention computes
 _HALF: Final = ("bf16", "bf16", "bf16", "bf16")

@@ -35,6 +35,10 @@ class Row:
     activation_time: float | None = None
     compute_time: float | None = None
     network_time: float | None = None
+    floor: float | None = None
+    ideal: float | None = None
+    low: float | None = None
+    high: float | None = None
     tokens_per_second: float | None = None
     tokens_per_second_per_user: float | None = None
     bound: str | None = None
@@ -63,6 +67,10 @@ class Row:
             activation_time=at_bandwidth(step.activation_traffic),
             compute_time=step.compute_time,
             network_time=step.network_time,
+            floor=step.floor,
+            ideal=step.ideal,
+            low=step.low,
+            high=step.high,
             tokens_per_second=step.tokens_per_second,
             tokens_per_second_per_user=step.tokens_per_second / group.count,
             bound=step.bound,
@@ -86,6 +94,14 @@ _TIMES = {
     "act. ms": "activation_time",
     "math ms": "compute_time",
     "network ms": "network_time",
+}
+# Where an engine is asked about: what cannot be beaten, the roofs, and what is expected.
+_EXPECTED = {
+    "floor ms": "floor",
+    "ideal ms": "ideal",
+    "step ms": "time",
+    "from": "low",
+    "to": "high",
 }
 _RATES = {"tokens/s": "tokens_per_second", "per user": "tokens_per_second_per_user"}
 
@@ -112,7 +128,9 @@ def step_table(title: str, first: dict[str, str], rows: Sequence[Row]) -> Table:
         table.add_column(heading, justify="right" if heading in ("batch", "prompt") else "left")
     # One device has no network, and no column of zeros for it.
     talk = any(row.network_time for row in rows)
-    times = {name: field for name, field in _TIMES.items() if talk or field != "network_time"}
+    expects = any(row.low is not None for row in rows)
+    parts = {name: field for name, field in _TIMES.items() if talk or field != "network_time"}
+    times = _EXPECTED if expects else parts
     for heading in (*times, *_RATES):
         table.add_column(heading, justify="right")
     table.add_column("limit")

@@ -18,8 +18,9 @@ from perfmodel.base._num import as_array
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import MAX_COUNT, checked_flag
-from perfmodel.machine.efficiency import IDEAL, Efficiency
+from perfmodel.machine.efficiency import IDEAL
 from perfmodel.machine.hardware import Cluster, GpuSpec
+from perfmodel.sources.efficiency import EfficiencyLike, resolve_efficiency
 from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group
@@ -79,7 +80,8 @@ def sweep(
     prompt: Iterable[int] | int | None = None,
     grid: bool = True,
     precision: PrecisionLike = None,
-    efficiency: Efficiency = IDEAL,
+    efficiency: EfficiencyLike = IDEAL,
+    engine: str | None = None,
     parallelism: Parallelism = SINGLE,
 ) -> Sweep:
     """Estimate many steps at once: decode over contexts, or prefill over prompts.
@@ -101,8 +103,11 @@ def sweep(
         Every batch with every context, batches slowest; False pairs them one to one [flag].
     precision : Precision or str or None
         What is stored, moved and computed in; None: the checkpoint's own, else bf16.
-    efficiency : Efficiency
-        How far below the roofs; the default is the roofs themselves.
+    efficiency : Efficiency or {"ideal", "auto"}
+        How far below the roofs; the default is the roofs themselves, "auto" what is known of the
+        chip.
+    engine : str or None
+        Whose kernels and host are meant, of ``engines()``; implies "auto".
     parallelism : Parallelism
         Over how many devices each part of the model is divided; the default is one device.
 
@@ -157,6 +162,7 @@ def sweep(
             f"got {shape[0]:,} x {shape[1]:,}"
         )
     phase: Phase = "decode" if prompt is None else "prefill"
+    expected = resolve_efficiency(efficiency, chip, engine)
     columns: dict[str, Any] = {}
     for rows, row in _blocks(shape):
         part = length[:, row] if grid else length[rows]
@@ -168,7 +174,7 @@ def sweep(
             chip,
             (group,),
             precision=precision,
-            efficiency=efficiency,
+            efficiency=expected,
             parallelism=parallelism,
             cluster=cluster,
         )

@@ -3,21 +3,39 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any, Final, Literal
 
 from pydantic import Field
 
 from perfmodel.base._messages import shown
-from perfmodel.base._num import Num, is_plain, maximum, minimum
+from perfmodel.base._num import Num, is_plain
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import (
     Exponent,
+    Name,
     Origin,
+    Quantity,
     QuantityOrZero,
     Share,
     Spec,
     checked_num,
     quantity,
 )
+from perfmodel.machine.forms import AllReduceForm, HostForm, KernelForm, PrefillForm, joined
+from perfmodel.machine.hardware import GpuSpec
+
+# Whose kernels a format takes where its own are not known. With one static scale, inputs need no
+# pass of their own: such kernels are those of bf16 at twice the peak.
+_NEAREST: Final = {
+    "fp8-block": ("fp8",),
+    "int8": ("fp8-static",),
+    "w4afp8": ("fp8",),
+    "mxfp8": ("fp8-block", "fp8"),
+    "mxfp4": ("nvfp4",),
+    "mxfp4a8": ("nvfp4", "fp8"),
+}
 
 
 class LinkEfficiency(Spec):
@@ -71,6 +89,35 @@ class LinkEfficiency(Spec):
         return self.launch + self.hop * others + slowed / (self.share * bandwidth)
 
 
+class Band(Spec):
+    """How measured times lie about what a form expects: eight of ten are between the two."""
+
+    low: Quantity = quantity("r_{10}", "1", "10th percentile of measured over expected")
+    high: Quantity = quantity("r_{90}", "1", "90th percentile of measured over expected")
+
+
+class KernelEfficiency(Spec):
+    """What is known of one kernel of an engine."""
+
+    name: Name
+    """The kernel, as ``"matrix.fp8-block"``."""
+    form: KernelForm | PrefillForm
+    """How long it takes."""
+    band: Band | None = None
+    """How measured times lie about that; None: not known."""
+
+
+class CollectiveEfficiency(Spec):
+    """What is known of one collective."""
+
+    kind: Name
+    """The collective, as ``"all-reduce"``."""
+    form: LinkEfficiency | AllReduceForm
+    """How long it takes."""
+    band: Band | None = None
+    """How measured times lie about that; None: not known."""
+
+
 class Efficiency(Spec):
     """How far a real engine stays below the roofs. The default is the ideal: the roofs themselves.
 
@@ -95,8 +142,28 @@ class Efficiency(Spec):
     )
     link: LinkEfficiency | None = None
     """What collectives take beyond their bytes and hops; None: nothing."""
+    kernels: tuple[KernelEfficiency, ...] = ()
+    """A form for each kernel that is known; others take the shares above."""
+    collectives: tuple[CollectiveEfficiency, ...] = ()
+    """A form for each collective that is known; others take ``link``."""
+    host: HostForm | None = None
+    """What an engine adds to the kernels of a step; None: nothing."""
+    block_overhead: QuantityOrZero = quantity(
+        "t_b", "s", "Time of the small kernels between the matrices of one block", default=0.0
+    )
+    engine: Name = ""
+    """Whose kernels they are; empty: of no particular engine."""
+    known: Literal["", "chip", "family", "unknown"] = ""
+    """Whether they are fitted to this chip, to chips of its family, or to others."""
     origins: tuple[Origin, ...] = Field(default=(), repr=False)
     """Where the values come from, one origin a field."""
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """The five shares and overheads; of what is known of kernels, whose it is."""
+        shown = {*list(type(self).model_fields)[:5], "engine", "known"}
+        for name, value in super().__repr_args__():
+            if name in shown and value != "":
+                yield name, value
 
     def time(self, *, compute: Num, memory: Num) -> Num:
         """Expected time of one call, never less than its own roof.
@@ -138,12 +205,145 @@ class Efficiency(Spec):
         except (TypeError, OverflowError):
             got = f"{shown(compute)}, {shown(memory)}"
             raise InvalidValueError(f"compute, memory: expected numbers, got {got}") from None
-        longer = maximum(compute, memory)
-        if self.exponent == math.inf:
-            return longer + self.call_overhead
-        # Scaled by the longer of the two, so that no power overflows.
-        ratio = minimum(compute, memory) / longer
-        return longer * (1 + ratio**self.exponent) ** (1 / self.exponent) + self.call_overhead
+        return joined(compute, memory, self.exponent) + self.call_overhead
+
+    def kernel(self, name: str) -> KernelEfficiency | None:
+        """What is known of a kernel, or of the nearest to it that is known.
+
+        Parameters
+        ----------
+        name : str
+            As ``"matrix.fp8-block"``; of another format, what is known of bf16 is taken [text].
+
+        Returns
+        -------
+        KernelEfficiency or None
+            None where nothing is known of this kind of kernel.
+        """
+        found = self._kernels.get(name)
+        if found is None and self._kernels:
+            kind, _, recipe = name.partition(".")
+            nearest = (f"{kind}.{other}" for other in (*_NEAREST.get(recipe, ()), "bf16"))
+            found = next((self._kernels[n] for n in nearest if n in self._kernels), None)
+        return found
+
+    def collective(self, kind: str) -> CollectiveEfficiency | None:
+        """What is known of a collective.
+
+        Parameters
+        ----------
+        kind : str
+            As ``"all-reduce"`` [text].
+
+        Returns
+        -------
+        CollectiveEfficiency or None
+            None where nothing is known of it.
+        """
+        return self._collectives.get(kind)
+
+    @cached_property
+    def _kernels(self) -> dict[str, KernelEfficiency]:
+        return {known.name: known for known in self.kernels}
+
+    @cached_property
+    def _collectives(self) -> dict[str, CollectiveEfficiency]:
+        return {known.kind: known for known in self.collectives}
+
+    def kernel_time(
+        self,
+        name: str,
+        gpu: GpuSpec,
+        *,
+        compute: Num,
+        memory: Num,
+        activations: Num = 0,
+        inner: Num = 0,
+        prepared: Num = 0,
+        tiles: Num = 0,
+        exponentials: Num = 0,
+        launches: Num = 1,
+    ) -> Num:
+        """Expected time of a kernel by the form of its name, else by the shares for all.
+
+        Parameters
+        ----------
+        name : str
+            The kernel, as ``"matrix.fp8-block"`` [text].
+        gpu : GpuSpec
+            The chip.
+        compute : float or array or symbol
+            Time at the compute roof [s].
+        memory : float or array or symbol
+            Time at the memory roof [s].
+        activations : float or array or symbol
+            The part of it that inputs and outputs take [s].
+        inner : int or array or symbol
+            Elements that each output sums over [1].
+        prepared : int or array or symbol
+            Input elements that are quantized or sent first [1].
+        tiles : int or array or symbol
+            Pieces that one multiprocessor works through by itself [1].
+        exponentials : float or array or symbol
+            Exponentials of a softmax [1].
+        launches : float
+            Kernels that it counts as [1].
+
+        Returns
+        -------
+        float or array or symbol
+            Expected time, never less than its own roof [s].
+        """
+        known = self.kernel(name)
+        if known is None:
+            return self.time(compute=compute, memory=memory)
+        form = known.form
+        # Where a vendor names no multiprocessors, their number limits nothing.
+        share = 0 if gpu.units is None else 1 / gpu.units
+        if isinstance(form, PrefillForm):
+            clock = gpu.matrix_clock or gpu.boost_clock
+            rate = 0 if clock is None else share / clock
+            found = form.time(
+                compute=compute,
+                memory=memory,
+                exponentials=exponentials * rate,
+                tiles=tiles * share,
+            )
+        else:
+            found = form.time(
+                compute=compute,
+                memory=memory,
+                inner=inner,
+                inputs=prepared / gpu.memory_bandwidth,
+                activations=activations,
+                tiles=tiles * share,
+            )
+        return found - (1 - launches) * form.launch
+
+    def collective_time(self, kind: str, *, wire: Num, others: Num, bandwidth: Num) -> Num:
+        """Expected time of a collective by the form of its kind, else by the one for all.
+
+        Parameters
+        ----------
+        kind : str
+            As ``"all-reduce"`` [text].
+        wire : float or array or symbol
+            Bytes that one device sends in one direction [B].
+        others : int or array or symbol
+            Devices that take part, less one [1].
+        bandwidth : float or array or symbol
+            Bandwidth of one device in one direction [B/s].
+
+        Returns
+        -------
+        float or array or symbol
+            Time [s].
+        """
+        known = self.collective(kind)
+        form = self.link if known is None else known.form
+        if form is None:
+            return wire / bandwidth
+        return form.time(wire=wire, others=others, bandwidth=bandwidth)
 
 
 # Unchecked, so that importing perfmodel builds no validator.
@@ -154,5 +354,11 @@ IDEAL = Efficiency.trusted(
     step_overhead=0.0,
     exponent=math.inf,
     link=None,
+    kernels=(),
+    collectives=(),
+    host=None,
+    block_overhead=0.0,
+    engine="",
+    known="",
     origins=(),
 )

@@ -161,6 +161,8 @@ class GpuSpec(Spec):
 
     name: Name
     """A name to print."""
+    key: Name = ""
+    """Its key in the catalog; empty for a chip of one's own."""
     vendor: Name = ""
     """Who makes it."""
     architecture: Name = ""

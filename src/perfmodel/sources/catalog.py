@@ -147,7 +147,7 @@ def catalog_sources() -> dict[str, Source]:
 
 @cache
 def _gpu(key: str) -> GpuSpec:
-    return _read_gpu(catalogs() / "gpus" / f"{key}.toml", sources=catalog_sources())
+    return _read_gpu(catalogs() / "gpus" / f"{key}.toml", sources=catalog_sources(), key=key)
 
 
 @cache
@@ -169,7 +169,7 @@ def _model(key: str) -> ModelShape:
     return shape.model_copy(update={"name": table["name"], "origins": origins})
 
 
-def _read_gpu(path: Path, sources: dict[str, Source] | None) -> GpuSpec:
+def _read_gpu(path: Path, sources: dict[str, Source] | None, key: str = "") -> GpuSpec:
     """A chip from a file; with ``sources``, each source must be a key of them."""
     table = read_toml(path)
     parts: dict[str, type[Spec]] = {"peak_flops": PeakFlops, "link": Link, "host_link": Link}
@@ -184,7 +184,7 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None) -> GpuSpec:
             )
 
     def values(table: dict[str, Any], owner: type[Spec], prefix: str = "") -> dict[str, Any]:
-        known = set(owner.model_fields) - {*parts, "origins"}
+        known = set(owner.model_fields) - {*parts, "key", "origins"}
         fields = {}
         for key, item in table.items():
             if key not in known:
@@ -199,7 +199,9 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None) -> GpuSpec:
             origins.append(origin)
         return fields
 
-    fields: dict[str, Any] = {"name": plain(path.stem)} | values(table, GpuSpec)
+    fields: dict[str, Any] = (
+        {"name": plain(path.stem)} | ({"key": key} if key else {}) | values(table, GpuSpec)
+    )
     for part, owner in parts.items():
         if part == "peak_flops" or part in found:
             fields[part] = values(sections[part], owner, f"{part}.")

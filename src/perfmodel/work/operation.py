@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Self, TypeAlias
+from typing import Final, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import model_validator
 
@@ -12,6 +12,29 @@ from perfmodel.base.precision import ComputeFormat, MatrixFormats, Precision, Pr
 from perfmodel.base.spec import Amount, Name, NonNegative, Spec, checked_count, quantity
 
 OperationKind: TypeAlias = Literal["embedding", "linear", "experts", "attention", "scan", "small"]
+
+
+class Kernel(NamedTuple):
+    """Which kernel an operation runs as, and the sizes that its speed depends on.
+
+    Bytes and FLOPs say how fast it can go; these say how far below that a kernel stays.
+    """
+
+    name: str = ""
+    """What is multiplied, stored and computed in, as ``"matrix.fp8-block"``; empty: no such."""
+    inner: Num = 0
+    """Elements that each output sums over [1]."""
+    prepared: Num = 0
+    """Input elements that are quantized, or sent to experts, before the product [1]."""
+    tiles: Num = 0
+    """Pieces of attention that one multiprocessor works through by itself [1]."""
+    exponentials: Num = 0
+    """Exponentials of a softmax: query and key pairs of all heads [1]."""
+    launches: Num = 1
+    """Kernels of this name that it counts as: the two products of experts are one [1]."""
+
+
+PLAIN: Final = Kernel()
 
 
 class Operation(Spec):
@@ -45,6 +68,8 @@ class Operation(Spec):
     pairs: NonNegative = quantity(
         r"n_p", "1", "Query and key pairs of one head, all sequences together", default=0.0
     )
+    kernel: Kernel = PLAIN
+    """Which kernel it runs as, for what an engine makes of it."""
 
     @model_validator(mode="after")
     def _moves_something(self) -> Self:
@@ -120,6 +145,8 @@ class MatrixCost(NamedTuple):
     weight_bytes: Num  # B
     token_bytes: Num  # B, inputs and outputs of one token
     compute: str
+    recipe: str  # what it is stored and computed in
+    inner: Num  # 1
 
 
 def matrix_cost(matrix: Matrix, formats: MatrixFormats) -> MatrixCost:
@@ -128,18 +155,22 @@ def matrix_cost(matrix: Matrix, formats: MatrixFormats) -> MatrixCost:
     weights = inner * outer
     token_bytes = formats.inputs.nbytes(inner, 1) + formats.outputs.nbytes(outer, 1)
     weight_bytes = formats.weights.nbytes(weights, outer)
-    return MatrixCost(name, weights, weight_bytes, token_bytes, formats.compute)
+    compute, recipe = formats.compute, formats.recipe
+    return MatrixCost(name, weights, weight_bytes, token_bytes, compute, recipe, inner)
 
 
 def grouped(cost: MatrixCost, groups: Num) -> MatrixCost:
     """All copies of a matrix, each over its own part of the input, as one kernel."""
-    name, weights, weight_bytes, token_bytes, compute = cost
-    return MatrixCost(name, groups * weights, groups * weight_bytes, groups * token_bytes, compute)
+    return cost._replace(
+        weights=groups * cost.weights,
+        weight_bytes=groups * cost.weight_bytes,
+        token_bytes=groups * cost.token_bytes,
+    )
 
 
 def product(cost: MatrixCost, *, tokens: Num, calls: Num = 1) -> Operation:
     """So many tokens through a matrix whose cost is known."""
-    name, weights, weight_bytes, token_bytes, compute = cost
+    name, weights, weight_bytes, token_bytes, compute, recipe, inner = cost
     return Operation.trusted(
         name=name,
         kind="linear",
@@ -153,6 +184,7 @@ def product(cost: MatrixCost, *, tokens: Num, calls: Num = 1) -> Operation:
         tokens=tokens,
         weights=weights,
         pairs=0,
+        kernel=Kernel("matrix." + recipe, inner, tokens * inner),
     )
 
 
@@ -210,4 +242,5 @@ def small_step(
         tokens=tokens,
         weights=0,
         pairs=0,
+        kernel=PLAIN,
     )

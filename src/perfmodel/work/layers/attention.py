@@ -15,6 +15,7 @@ from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, Flag, quantity
 from perfmodel.work.layers.cached import Cached, CacheFormats
 from perfmodel.work.layers.indexer import Indexer
+from perfmodel.work.layers.kernels import attention_kernel
 from perfmodel.work.layers.layer import Layer, norm_step
 from perfmodel.work.layers.reach import Reach
 from perfmodel.work.operation import Matrix, Operation, product
@@ -274,6 +275,13 @@ class Attention(Layer):
             tokens=tokens,
             weights=0,
             pairs=twice_pairs / 2,
+            kernel=attention_kernel(
+                step,
+                precision,
+                heads=passes * self.heads,
+                kv_heads=passes * self.kv_heads,
+                pairs=twice_pairs / 2,
+            ),
         )
 
     def _token_bytes(self, precision: Precision) -> tuple[Num, Num]:

@@ -10,7 +10,7 @@ from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, quantity
 from perfmodel.work.layers.attention import Attention
 from perfmodel.work.layers.recurrent import states_read
-from perfmodel.work.operation import Matrix, Operation, product
+from perfmodel.work.operation import PLAIN, Matrix, Operation, product
 from perfmodel.work.step import Step
 
 
@@ -90,6 +90,7 @@ class ConvolutionalAttention(Attention):
             tokens=tokens,
             weights=heads * mixing.weights,
             pairs=0,
+            kernel=PLAIN,
         )
         yield self._attend(step, tokens, precision, calls)
         yield product(output, tokens=tokens, calls=calls)

@@ -18,7 +18,7 @@ from perfmodel.work.layers.entries import Entries
 from perfmodel.work.layers.indexer import Indexer
 from perfmodel.work.layers.layer import Layer, norm_params, norm_step
 from perfmodel.work.layers.reach import Reach
-from perfmodel.work.operation import Matrix, Operation, grouped, product
+from perfmodel.work.operation import PLAIN, Matrix, Operation, grouped, product
 from perfmodel.work.step import Group, Step
 
 
@@ -218,6 +218,7 @@ class CompressedAttention(Layer):
             tokens=step.tokens,
             weights=0,
             pairs=twice_pairs / 2,
+            kernel=PLAIN,
         )
 
     def inner_steps(

@@ -9,7 +9,7 @@ from perfmodel.base._num import Num
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, quantity
 from perfmodel.work.layers.layer import Layer, Norm
-from perfmodel.work.operation import Matrix, Operation
+from perfmodel.work.operation import PLAIN, Matrix, Operation
 from perfmodel.work.step import Step
 
 
@@ -62,6 +62,7 @@ class DepthAttention(Layer):
             tokens=tokens,
             weights=0,
             pairs=0,
+            kernel=PLAIN,
         )
 
 

@@ -10,6 +10,7 @@ from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, CountOrZero, Flag, Spec, quantity
 from perfmodel.work.layers.layer import Norm, norm_params
 from perfmodel.work.operation import (
+    PLAIN,
     Matrix,
     MatrixCost,
     Operation,
@@ -136,6 +137,7 @@ class Embedding(Spec):
             tokens=tokens,
             weights=0,
             pairs=0,
+            kernel=PLAIN,
         )
 
     def project(self, hidden: Num, tokens: Num, precision: Precision) -> Iterable[Operation]:

@@ -7,7 +7,7 @@ from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, CountOrZero, Flag, Spec, quantity
 from perfmodel.work.layers.entries import Entries
 from perfmodel.work.layers.reach import Reach
-from perfmodel.work.operation import Matrix, Operation
+from perfmodel.work.operation import PLAIN, Matrix, Operation
 from perfmodel.work.step import Step
 
 
@@ -134,4 +134,5 @@ class Indexer(Spec):
             tokens=tokens,
             weights=0,
             pairs=twice_pairs / 2,
+            kernel=PLAIN,
         )

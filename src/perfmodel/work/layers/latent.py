@@ -14,9 +14,10 @@ from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, CountOrZero, Flag, quantity
 from perfmodel.work.layers.cached import Cached, CacheFormats
 from perfmodel.work.layers.indexer import Indexer
+from perfmodel.work.layers.kernels import latent_kernel
 from perfmodel.work.layers.layer import Layer, norm_params, norm_step
 from perfmodel.work.layers.reach import Reach
-from perfmodel.work.operation import Matrix, Operation, product
+from perfmodel.work.operation import Kernel, Matrix, Operation, product
 from perfmodel.work.step import Group, Step
 
 Form: TypeAlias = Literal["auto", "absorbed", "expanded"]
@@ -188,6 +189,7 @@ class LatentAttention(Layer):
         formed = [self._form(group) for group in step.groups]
         rows = sum([f.rows for f in formed])
         split = sum([f.split for f in formed])
+        pairs = sum([f.twice_pairs for f in formed]) / 2
         yield Operation.trusted(
             name=up.name,
             kind="linear",
@@ -201,6 +203,7 @@ class LatentAttention(Layer):
             tokens=rows,
             weights=up.weights,
             pairs=0,
+            kernel=Kernel("matrix." + up.recipe, up.inner, rows * up.inner),
         )
         yield Operation.trusted(
             name=self.title,
@@ -215,7 +218,8 @@ class LatentAttention(Layer):
             compute=precision.attention,
             tokens=tokens,
             weights=0,
-            pairs=sum([f.twice_pairs for f in formed]) / 2,
+            pairs=pairs,
+            kernel=latent_kernel(step, precision, heads=self.heads, pairs=pairs),
         )
         yield product(output, tokens=tokens, calls=calls)
 

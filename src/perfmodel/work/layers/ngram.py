@@ -13,7 +13,7 @@ from perfmodel.work.collective import Collective, all_reduce
 from perfmodel.work.layers.cached import Kept
 from perfmodel.work.layers.layer import Norm
 from perfmodel.work.layers.recurrent import Recurrent
-from perfmodel.work.operation import Matrix, Operation, product
+from perfmodel.work.operation import PLAIN, Matrix, Operation, product
 from perfmodel.work.parallel import Parallelism
 from perfmodel.work.step import Step
 
@@ -113,6 +113,7 @@ class NGramEmbedding(Recurrent):
             tokens=tokens,
             weights=0,
             pairs=0,
+            kernel=PLAIN,
         )
         for cost in self.costs(hidden, precision):
             yield product(cost, tokens=tokens, calls=calls)

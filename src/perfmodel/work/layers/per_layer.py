@@ -10,7 +10,7 @@ from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, quantity
 from perfmodel.work.collective import Collective, all_reduce
 from perfmodel.work.layers.layer import Layer, Norm
-from perfmodel.work.operation import Matrix, Operation, product
+from perfmodel.work.operation import PLAIN, Matrix, Operation, product
 from perfmodel.work.parallel import Parallelism
 from perfmodel.work.step import Step
 
@@ -86,6 +86,7 @@ class PerLayerInput(Layer):
             tokens=tokens,
             weights=0,
             pairs=0,
+            kernel=PLAIN,
         )
         for cost in self.costs(hidden, precision):
             yield product(cost, tokens=tokens, calls=calls)

@@ -11,7 +11,7 @@ from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, CountOrZero, quantity
 from perfmodel.work.layers.cached import Kept
 from perfmodel.work.layers.layer import Layer
-from perfmodel.work.operation import MatrixCost, Operation, grouped, product
+from perfmodel.work.operation import PLAIN, MatrixCost, Operation, grouped, product
 from perfmodel.work.step import Group, Step
 
 Scan: TypeAlias = Literal["recurrent", "chunked"]
@@ -204,6 +204,7 @@ class Recurrent(Layer):
             tokens=step.tokens,
             weights=0,
             pairs=0,
+            kernel=PLAIN,
         )
 
 

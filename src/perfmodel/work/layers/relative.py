@@ -10,7 +10,7 @@ from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, Flag, quantity
 from perfmodel.work.layers.attention import Attention
 from perfmodel.work.layers.recurrent import states_read
-from perfmodel.work.operation import Matrix, Operation, product
+from perfmodel.work.operation import PLAIN, Matrix, Operation, product
 from perfmodel.work.step import Step
 
 
@@ -88,6 +88,7 @@ class RelativeAttention(Attention):
             tokens=tokens,
             weights=0,
             pairs=0,
+            kernel=PLAIN,
         )
         yield product(profiles, tokens=self.heads * tokens, calls=calls)
         yield self._attend(step, tokens, precision, calls)

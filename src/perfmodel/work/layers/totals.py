@@ -14,7 +14,7 @@ from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Count, Quantity, quantity
 from perfmodel.work.layers.layer import Layer, Norm
 from perfmodel.work.layers.reach import Reach
-from perfmodel.work.operation import Matrix, Operation
+from perfmodel.work.operation import PLAIN, Matrix, Operation
 from perfmodel.work.step import Group, Step
 
 
@@ -90,6 +90,7 @@ class Totals(Layer):
             tokens=tokens,
             weights=self.matrix_weights,
             pairs=0,
+            kernel=PLAIN,
         )
         if self.has_cache:
             cached = sum(Reach().moved(group) for group in step.groups)
@@ -106,6 +107,7 @@ class Totals(Layer):
                 tokens=tokens,
                 weights=0,
                 pairs=0,
+                kernel=PLAIN,
             )
 
     def small_steps(

@@ -1,0 +1,177 @@
+"""Efficiencies by chip and engine: TOML files whose parameters were fitted to measured kernels."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, Final, Literal, TypeAlias
+
+from perfmodel.base._data import catalogs, read_toml
+from perfmodel.base._messages import did_you_mean, shown
+from perfmodel.base.errors import UnknownKeyError
+from perfmodel.base.spec import Origin, checked_choice, checked_kind
+from perfmodel.machine.efficiency import (
+    IDEAL,
+    Band,
+    CollectiveEfficiency,
+    Efficiency,
+    KernelEfficiency,
+    LinkEfficiency,
+)
+from perfmodel.machine.forms import AllReduceForm, HostForm, KernelForm, PrefillForm
+from perfmodel.machine.hardware import GpuSpec
+from perfmodel.sources.catalog import catalog_sources
+
+EfficiencyLike: TypeAlias = Efficiency | Literal["ideal", "auto"]
+
+POOLED: Final = "pooled"
+_ALIASES: Final = {"tensorrt-llm": "trtllm"}
+_PREFILL: Final = ("prefill-attention", "latent-prefill")
+_OWN: Final = "own-all-reduce"  # of an engine, on the devices of a node
+_COLLECTIVES: Final = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+
+
+def engines() -> tuple[str, ...]:
+    """The engines whose kernels and host are known.
+
+    Returns
+    -------
+    tuple of str
+        Names for ``engine=``.
+
+    Examples
+    --------
+    >>> "vllm" in engines()
+    True
+    """
+    return tuple(sorted(_engines()["engines"]))
+
+
+def efficiency(gpu: GpuSpec, *, engine: str | None = None) -> Efficiency:
+    """What is known of how fast kernels run on a chip: fitted to it, to its family, or to others.
+
+    Parameters
+    ----------
+    gpu : GpuSpec
+        The chip; of the catalog, what was fitted to it.
+    engine : str or None
+        One of ``engines()``; None: kernels of all engines pooled, and no host [text].
+
+    Returns
+    -------
+    Efficiency
+        A form and a band for each kernel; ``known`` says whose they are.
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is no such engine.
+
+    Examples
+    --------
+    >>> from perfmodel import gpu
+    >>> efficiency(gpu("h100-sxm"), engine="vllm").known
+    'chip'
+    """
+    checked_kind("gpu", gpu, GpuSpec, "pm.gpu(key) or pm.read_gpu(path)")
+    name = None if engine is None else _engine(engine)
+    return _efficiency(gpu.key, name)
+
+
+def resolve_efficiency(given: EfficiencyLike, gpu: GpuSpec, engine: str | None) -> Efficiency:
+    """The efficiency meant: as given, the ideal, or what is known of the chip.
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is no such engine.
+    InvalidValueError
+        If it is neither an efficiency nor one of the two names.
+    """
+    if engine is not None or given == "auto":
+        return efficiency(gpu, engine=engine)
+    if isinstance(given, Efficiency):
+        return given
+    checked_choice("efficiency", given, ("auto", "ideal"))
+    return IDEAL
+
+
+def _engine(engine: str) -> str:
+    known = [*engines(), *_ALIASES]
+    if not isinstance(engine, str) or engine not in known:
+        raise UnknownKeyError(f"engine: no engine {shown(engine)}; {did_you_mean(engine, known)}")
+    return _ALIASES.get(engine, engine)
+
+
+@cache
+def _table(name: str) -> dict[str, Any]:
+    return read_toml(catalogs() / "efficiency" / f"{name}.toml")
+
+
+@cache
+def _engines() -> dict[str, Any]:
+    return read_toml(catalogs() / "engines.toml")
+
+
+@cache
+def _keys() -> frozenset[str]:
+    return frozenset(path.stem for path in (catalogs() / "efficiency").glob("*.toml"))
+
+
+@cache
+def _efficiency(key: str, engine: str | None) -> Efficiency:
+    if key and key in _keys():
+        known, table = "chip", _table(key)
+    elif (family := _engines()["families"].get(key)) is not None:
+        known, table = "family", _table(family)
+    else:
+        known, table = "unknown", _table("unknown")
+    kernels, collectives = [], []
+    for kind, rows in table.items():
+        if kind == _OWN:
+            continue
+        if kind in _COLLECTIVES:
+            own = table.get(_OWN, {}).get(engine) if kind == "all-reduce" else None
+            collectives.append(_collective(kind, own or _chosen(rows, engine)))
+        elif isinstance(rows, dict) and kind != "origin":
+            for recipe, row in rows.items():
+                kernels.append(_kernel(kind, recipe, _chosen(row, engine)))
+    small = _engines()["small"]
+    without = {key: value for key, value in small.items() if key != "block_overhead"}
+    origins = [_origin("kernels", table["origin"]), _origin("block_overhead", without)]
+    host = {} if engine is None else _engines()["engines"][engine]
+    if host:
+        origins.append(_origin("host", _engines()["host"]))
+    return Efficiency(
+        kernels=tuple(kernels),
+        collectives=tuple(collectives),
+        host=HostForm(**host["host"]) if host else None,
+        block_overhead=small["block_overhead"],
+        engine=engine or "",
+        known=known,
+        origins=tuple(origins),
+    )
+
+
+def _chosen(rows: dict[str, Any], engine: str | None) -> dict[str, Any]:
+    """The engine's own row, else that of all engines."""
+    found: dict[str, Any] = rows.get(engine or POOLED) or rows[POOLED]
+    return found
+
+
+def _kernel(kind: str, recipe: str, row: dict[str, Any]) -> KernelEfficiency:
+    form = PrefillForm if kind in _PREFILL else KernelForm
+    return KernelEfficiency(name=f"{kind}.{recipe}", form=form(**row["form"]), band=_band(row))
+
+
+def _collective(kind: str, row: dict[str, Any]) -> CollectiveEfficiency:
+    form = AllReduceForm if "second" in row["form"] else LinkEfficiency
+    return CollectiveEfficiency(kind=kind, form=form(**row["form"]), band=_band(row))
+
+
+def _band(row: dict[str, Any]) -> Band:
+    return Band(low=row["tested"]["low"], high=row["tested"]["high"])
+
+
+def _origin(field: str, fields: dict[str, Any]) -> Origin:
+    source = catalog_sources()[fields["source"]]
+    return Origin(field=field, **fields | {"source": source})

@@ -1,0 +1,177 @@
+"""From floor to expectation: what is known of kernels, engines and hosts, and how sure it is."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from strategies import batches, contexts, full_attention_models
+
+import perfmodel as pm
+from perfmodel.base.errors import InvalidValueError, UnknownKeyError
+from perfmodel.machine.efficiency import IDEAL
+from perfmodel.sources.efficiency import resolve_efficiency
+
+LLAMA, H100 = pm.model("llama-3.1-8b"), pm.gpu("h100-sxm")
+ENGINES = ("sglang", "trtllm", "vllm")
+FITTED = (
+    "a100-sxm-80gb",
+    "b200-sxm",
+    "b300-sxm",
+    "gb200",
+    "gb300",
+    "h100-sxm",
+    "h200-sxm",
+    "l40s",
+    "rtx-pro-6000-server",
+)
+
+
+def test_the_engines_are_named():
+    assert set(ENGINES) <= set(pm.engines())
+
+
+@pytest.mark.parametrize("key", pm.gpus())
+@pytest.mark.parametrize("engine", [None, *ENGINES])
+def test_something_is_known_of_every_chip(key, engine):
+    found = pm.efficiency(pm.gpu(key), engine=engine)
+    assert found.engine == (engine or "")
+    assert (found.host is None) == (engine is None)
+    names = {known.name for known in found.kernels}
+    assert {"matrix.bf16", "decode-attention.bf16", "prefill-attention.bf16"} <= names
+    assert len(names) == len(found.kernels)
+    for known in (*found.kernels, *found.collectives):
+        assert known.band is not None
+        assert 0 < known.band.low < known.band.high
+    assert all(origin.source is not None and origin.date for origin in found.origins)
+
+
+@pytest.mark.parametrize("key", FITTED)
+def test_measured_chips_have_their_own(key):
+    assert pm.efficiency(pm.gpu(key)).known == "chip"
+
+
+def test_others_have_their_family_s_or_none():
+    assert pm.efficiency(pm.gpu("h100-pcie")).known == "family"
+    assert pm.efficiency(pm.gpu("rtx-4090")).known == "family"
+    assert pm.efficiency(pm.gpu("mi300x")).known == "unknown"
+    mine = pm.GpuSpec(name="mine", memory_bandwidth=1e12, peak_flops={"bf16": 1e14})
+    assert pm.efficiency(mine).known == "unknown"
+
+
+def test_an_engine_or_efficiency_that_is_not_known_is_refused():
+    with pytest.raises(UnknownKeyError, match=r"^engine: no engine 'vlm'.*vllm"):
+        pm.decode(LLAMA, H100, batch=1, context=1, engine="vlm")
+    for wrong in ("atuo", 0.7, None, {"memory": 0.8}):
+        with pytest.raises(InvalidValueError, match=r"^efficiency: expected one of auto, ideal"):
+            pm.decode(LLAMA, H100, batch=1, context=1, efficiency=wrong)
+
+
+def test_the_ideal_by_name_is_the_default():
+    assert resolve_efficiency("ideal", H100, None) is IDEAL
+    plain = pm.decode(LLAMA, H100, batch=8, context=2048)
+    named = pm.decode(LLAMA, H100, batch=8, context=2048, efficiency="ideal")
+    assert named.time == plain.time
+    assert plain.low is None
+    assert plain.high is None
+
+
+def test_an_engine_implies_what_is_known():
+    auto = pm.decode(LLAMA, H100, batch=8, context=2048, efficiency="auto")
+    vllm = pm.decode(LLAMA, H100, batch=8, context=2048, engine="vllm")
+    assert auto.efficiency.engine == ""
+    assert vllm.efficiency.engine == "vllm"
+    assert vllm.efficiency == pm.efficiency(H100, engine="vllm")
+    trt = pm.efficiency(H100, engine="tensorrt-llm")
+    assert trt == pm.efficiency(H100, engine="trtllm")
+
+
+def test_forms_without_parameters_give_the_roofs_bit_for_bit():
+    kinds = ("matrix.bf16", "decode-attention.bf16")
+    plain = pm.Efficiency(
+        kernels=tuple(pm.KernelEfficiency(name=kind, form=pm.KernelForm()) for kind in kinds)
+    )
+    for step in (
+        lambda **k: pm.decode(LLAMA, H100, batch=8, context=2048, **k),
+        lambda **k: pm.prefill(LLAMA, H100, prompt=2048, **k),
+    ):
+        assert step(efficiency=plain).time == step().time
+
+
+@given(model=full_attention_models(), batch=batches, context=contexts)
+def test_no_operation_is_expected_below_its_own_roof(model, batch, context):
+    step = pm.decode(model, H100, batch=batch, context=context, precision="bf16", engine="vllm")
+    for row in step.rows():
+        assert row.time >= max(row.compute_time, row.memory_time) * (1 - 1e-12)
+    assert step.floor <= step.low <= step.time <= step.high
+
+
+def test_a_step_is_kernels_small_kernels_and_the_host_by_hand():
+    # One product of 4096 x 4096 in bf16 on a chip of 1 PFLOP/s and 2 TB/s; 16 tokens.
+    chip = pm.GpuSpec(name="chip", memory_bandwidth=2e12, peak_flops={"bf16": 1e15})
+    form = pm.KernelForm(compute=0.8, memory=0.8, launch=3e-6, fill=2e-10, exponent=2)
+    known = pm.Efficiency(
+        kernels=(
+            pm.KernelEfficiency(name="matrix.bf16", form=form, band={"low": 0.9, "high": 1.3}),
+        ),
+        host={"constant": 1e-3, "sequence": 1e-5},
+        block_overhead=2e-5,
+    )
+    shape = pm.ModelShape(
+        hidden=4096, blocks=((1, (pm.layers.Projection(inputs=4096, outputs=4096),)),)
+    )
+    group = pm.Group(count=16, new=1)
+    step = pm.estimate(shape, chip, pm.Step(groups=(group,)), precision="bf16", efficiency=known)
+    compute = 2 * 16 * 4096**2 / 1e15 / 0.8
+    memory = 2 * (4096**2 + 16 * 2 * 4096) / 2e12 / 0.8
+    kernel = 3e-6 + 2e-10 * 4096 + math.hypot(compute, memory)
+    assert [op.name for op in step.operations] == ["projection"]
+    assert math.isclose(step.time, kernel + 2e-5 + 1e-3 + 16e-5, rel_tol=1e-12)
+    assert math.isclose(step.high, step.time + 0.3 * kernel, rel_tol=1e-12)
+    assert math.isclose(step.low, step.time - 0.1 * kernel, rel_tol=1e-12)
+
+
+def test_bands_of_kinds_add_as_squares():
+    step = pm.decode(LLAMA, H100, batch=8, context=2048, engine="vllm")
+    known = {kernel.name: kernel.band for kernel in step.efficiency.kernels}
+    above = 0.0
+    for name, band in known.items():
+        time = sum(row.time for row in step.rows() if row.operation.kernel.name == name)
+        above += (time * (band.high - 1)) ** 2
+    assert math.isclose(step.high - step.time, math.sqrt(above), rel_tol=1e-9)
+
+
+def test_sweeps_expect_what_single_steps_do():
+    sizes = np.array([1, 8, 64])
+    table = pm.sweep(LLAMA, H100, batch=sizes, context=[100, 5000], engine="vllm")
+    single = [
+        pm.decode(LLAMA, H100, batch=int(b), context=c, engine="vllm").time
+        for b in sizes
+        for c in (100, 5000)
+    ]
+    assert np.allclose(table.time, single, rtol=1e-12)
+
+
+def test_an_estimate_with_bands_survives_json():
+    step = pm.decode(LLAMA, H100, batch=8, context=2048, engine="vllm")
+    again = pm.Estimate.model_validate_json(step.model_dump_json())
+    assert again == step
+    assert (again.time, again.low, again.high) == (step.time, step.low, step.high)
+
+
+# Time a token of TensorRT-LLM 1.0 on one H100, eight users, prompts of 1,024 tokens, bf16 [ms], by
+# tokens of the output: a serving sample of aiconfigurator 0.12.0 (Apache-2.0). Prefills of other
+# users are in it, so that it lies above a bare decode step, and less so for long outputs.
+SERVED = {128: 7.944, 256: 7.549}
+
+
+def test_a_served_step_is_expected_within_its_band_and_a_few_prefills():
+    for output, measured in SERVED.items():
+        step = pm.decode(LLAMA, H100, batch=8, context=1024 + output // 2, engine="trtllm")
+        prompt = pm.prefill(LLAMA, H100, prompt=1024, engine="trtllm")
+        # Each of the other users' prefills once in an output.
+        expected = step.time + 7 * prompt.time / (output - 1)
+        assert step.floor < measured * 1e-3
+        assert step.low < measured * 1e-3 < 1.15 * expected
