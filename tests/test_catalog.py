@@ -3,10 +3,12 @@
 The chips are in test_chips.py.
 """
 
+import csv
 from datetime import date
 from functools import reduce
 from math import isclose
 from operator import getitem
+from pathlib import Path
 
 import pytest
 
@@ -61,7 +63,10 @@ def test_sources_resolve_and_are_all_used():
     used = {origin.source for part in parts for origin in part.origins} - {None}
     used |= {source for price in pm.prices().values() for source in price.sources}
     fitted = [read_toml(path) for path in (catalogs() / "efficiency").glob("*.toml")]
+    with (Path(__file__).parent / "fixtures" / "single_stream.csv").open(encoding="utf-8") as file:
+        streamed = {row["source"] for row in csv.DictReader(file)}
     keys = {source.key for source in used} | {file["origin"]["source"] for file in fitted}
+    keys |= streamed
     assert keys == set(known)
     for source in used:
         assert source.url == known[source.key].get("url", "")

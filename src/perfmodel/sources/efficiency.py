@@ -20,6 +20,7 @@ from perfmodel.machine.efficiency import (
 from perfmodel.machine.forms import AllReduceForm, HostForm, KernelForm, PrefillForm
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.sources.catalog import catalog_sources
+from perfmodel.sources.streams import stream_efficiency, streams
 
 EfficiencyLike: TypeAlias = Efficiency | Literal["ideal", "auto"]
 
@@ -43,7 +44,7 @@ def engines() -> tuple[str, ...]:
     >>> "vllm" in engines()
     True
     """
-    return tuple(sorted(_engines()["engines"]))
+    return tuple(sorted((*_engines()["engines"], *streams())))
 
 
 def efficiency(gpu: GpuSpec, *, engine: str | None = None) -> Efficiency:
@@ -74,6 +75,8 @@ def efficiency(gpu: GpuSpec, *, engine: str | None = None) -> Efficiency:
     """
     checked_kind("gpu", gpu, GpuSpec, "pm.gpu(key) or pm.read_gpu(path)")
     name = None if engine is None else _engine(engine)
+    if name is not None and name in streams():
+        return stream_efficiency(gpu, name)
     return _efficiency(gpu.key, name)
 
 

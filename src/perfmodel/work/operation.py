@@ -23,7 +23,7 @@ class Kernel(NamedTuple):
     name: str = ""
     """What is multiplied, stored and computed in, as ``"matrix.fp8-block"``; empty: no such."""
     inner: Num = 0
-    """Elements that each output sums over [1]."""
+    """Elements that each output sums over; of decode attention, the mean context [1]."""
     prepared: Num = 0
     """Input elements that are quantized, or sent to experts, before the product [1]."""
     tiles: Num = 0

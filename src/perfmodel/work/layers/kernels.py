@@ -17,8 +17,12 @@ def attention_kernel(
 ) -> Kernel:
     """Attention over keys and values; pairs are those of one head."""
     if _decodes(step):
-        tiles = kv_heads * step.sequences
-        return Kernel(f"decode-attention.{_cached(precision)}", tiles=tiles)
+        sequences = step.sequences
+        return Kernel(
+            f"decode-attention.{_cached(precision)}",
+            inner=pairs / sequences,  # the values of a context are summed over its tokens
+            tiles=kv_heads * sequences,
+        )
     computed = "fp8" if precision.attention == "fp8" else "bf16"
     return _prefill(f"prefill-attention.{computed}", step, heads, pairs)
 
