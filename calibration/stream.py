@@ -206,13 +206,13 @@ def fitted(
     """Parameters of the least soft-L1 loss of log(predicted / measured)."""
     start, low, high = (np.log([one[i] for one in free.values()]) for i in range(3))
 
-    def missed(logs: Array) -> Array:
+    def residuals(logs: Array) -> Array:
         found = {**known, **dict(zip(free, np.exp(logs), strict=True))}
         errors = np.log(sum(form(found, rows)) / rows.seconds)
         usual = np.log(found["rate"] / USUAL_RATE) / APART * SOFT if "rate" in free else 0.0
         return np.append(errors, usual)
 
-    best = least_squares(missed, start, bounds=(low, high), loss="soft_l1", f_scale=SOFT)
+    best = least_squares(residuals, start, bounds=(low, high), loss="soft_l1", f_scale=SOFT)
     return {**known, **dict(zip(free, np.exp(best.x).tolist(), strict=True))}
 
 
@@ -259,11 +259,11 @@ def fit(entry: Entry, rows: pd.DataFrame, known: Mapping[str, float]) -> Fit:
         away, basis = models, "model"
     prompts = mine[mine.phase == "prefill"]
     if len(prompts) >= FEWEST:
-        told = {name: one for name, one in PROMPT.items() if (prompts[name] > 0).any()}
+        free = {name: one for name, one in PROMPT.items() if (prompts[name] > 0).any()}
         shares = dict.fromkeys(PROMPT, 1.0) | {"block": found["block"]}
-        shares = fitted(prompt_time, told, shares, prompts)
-        found |= {name: shares[name] for name in told}
-        prompts = left_out(prompt_time, told, shares, prompts, basis)
+        shares = fitted(prompt_time, free, shares, prompts)
+        found |= {name: shares[name] for name in free}
+        prompts = left_out(prompt_time, free, shares, prompts, basis)
     else:
         prompts = prompts.iloc[:0]
     return Fit(entry, found, away, basis, models, prompts)
