@@ -1,0 +1,1 @@
+"""How far are expectations from what was measured? ``python scorecard.py``, in ``benchmarks``."""

@@ -1,0 +1,141 @@
+"""What is expected of whole steps: a batch, a single stream, a server in a closed loop."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from floors.shapes import model as written_out
+
+import perfmodel as pm
+from scores.kernels import Expected, engine_of
+from scores.precisions import precision
+from scores.records import HOSTLESS, Record
+
+ROUNDS = 8  # of the closed loop's fixed point, which settles to a part in a thousand in three
+
+
+@cache
+def model(key: str) -> pm.ModelShape:
+    """A model of the catalog, or one that the readings of the floors write out."""
+    found = written_out(key) if "/" in key else pm.model(key)
+    assert found is not None
+    return found
+
+
+def step(record: Record) -> Expected:
+    """What is expected of a record of whole steps."""
+    return _READINGS[record.family](record)
+
+
+def fits(record: Record) -> bool:
+    """Whether all sequences find room at their longest."""
+    longest = record.prompt + max(record.output, 1)
+    return bool(_decode(record, record.batch, longest).fits)
+
+
+def _decode(record: Record, batch: int, context: int) -> pm.Estimate:
+    return _estimate(record, pm.Group(count=batch, new=1, past=context - 1))
+
+
+def _prefill(record: Record) -> pm.Estimate:
+    return _estimate(record, pm.Group(count=record.batch, new=max(record.prompt, 1)))
+
+
+def _estimate(record: Record, *groups: pm.Group) -> pm.Estimate:
+    shape = model(record.model)
+    return pm.estimate(
+        shape,
+        pm.gpu(record.gpu),
+        pm.Step(groups=groups),
+        precision=precision(record.precision, shape),
+        parallelism=pm.Parallelism(
+            tensor=record.tensor, pipeline=record.pipeline, expert=record.expert
+        ),
+        efficiency=_efficiency(record.gpu, engine_of(record), record.family != HOSTLESS),
+    )
+
+
+@cache
+def _efficiency(gpu: str, engine: str | None, host: bool) -> pm.Efficiency:
+    found = pm.efficiency(pm.gpu(gpu), engine=engine)
+    return found if host else found.model_copy(update={"host": None})
+
+
+def _band(found: pm.Estimate) -> Expected:
+    assert found.low is not None
+    assert found.high is not None
+    return Expected(found.time, found.low, found.high, found.efficiency.known)
+
+
+def _first_token(record: Record) -> Expected:
+    return _band(_prefill(record))
+
+
+def _batch(record: Record) -> Expected:
+    """The prefill of all prompts together, then decode steps, each as long as the middle one."""
+    first, steps = _first_token(record), record.output - 1
+    if not steps:
+        return first
+    middle = _band(_decode(record, record.batch, record.prompt + record.output // 2))
+    return Expected(
+        time=first.time + steps * middle.time,
+        low=first.low + steps * middle.low,
+        high=first.high + steps * middle.high,
+        known=first.known,
+    )
+
+
+def _single_stream(record: Record) -> Expected:
+    """A decode step in the middle of the output."""
+    return _band(_decode(record, 1, max(record.prompt + record.output // 2, 1)))
+
+
+def _serving(record: Record) -> Expected:
+    """Mean time a token of N users, each with a next request at once: a closed form.
+
+    Of a user's cycle C (the wait for the prefill and a step, then D of O - 1 tokens) the share
+    D / C decodes: B = N D / C sequences a step. While one user decodes, each of the B is admitted
+    once, so that a token waits for B / (O - 1) prefills: TPOT = t(B, S + O/2) + B w / (O - 1).
+    """
+    users, tokens = record.batch, record.output - 1
+    context = record.prompt + record.output // 2
+    busy = float(users)
+    for _ in range(ROUNDS):
+        together = max(1, round(busy))
+        decode = _decode(record, together, context)
+        wait = _interference(record, together, context, decode)
+        token = decode.time + busy * wait / tokens
+        busy = users * tokens * token / (tokens * token + wait + decode.time)
+    share = _band(decode)
+    return Expected(
+        token, token * share.low / share.time, token * share.high / share.time, share.known
+    )
+
+
+def _interference(record: Record, batch: int, context: int, decode: pm.Estimate) -> float:
+    """By how much a step is longer in which a prompt is read beside the tokens of a batch [s].
+
+    Its matrices are those of all tokens at once; attention runs apart for prompt and tokens.
+    """
+    prompt = pm.Group(count=1, new=record.prompt)
+    both = _estimate(record, prompt, pm.Group(count=batch, new=1, past=context - 1))
+    alone = _estimate(record, prompt)
+    return _beside_attention(both) - _beside_attention(decode) + _attention(alone)
+
+
+def _attention(found: pm.Estimate) -> float:
+    return float(sum(row.time for row in found.rows() if row.operation.kind == "attention"))
+
+
+def _beside_attention(found: pm.Estimate) -> float:
+    return float(found.time) - _attention(found)
+
+
+_READINGS = {
+    "first token": _first_token,
+    "batch": _batch,
+    "study": _batch,
+    "single stream": _single_stream,
+    "serving": _serving,
+    HOSTLESS: _serving,
+}
