@@ -6,12 +6,14 @@ the physics tests run against it. A mutant that survives, or whose line is gone,
 
 from __future__ import annotations
 
+import compileall
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from itertools import repeat
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,7 +30,9 @@ NEAREST = {
     "answers/holding/policies.py": "test_memory.py",
     "answers/holding/pool.py": "test_memory.py",
     "answers/holding/remedies.py": "test_memory.py",
+    "machine/efficiency.py": "test_efficiency.py",
     "machine/forms.py": "test_forms.py",
+    "sources/efficiency.py": "test_efficiency.py",
     "sources/huggingface/": "test_huggingface.py",
     "sources/huggingface/quantization.py": "test_quantization.py",
     "sources/huggingface/schemes.py": "test_quantization.py",
@@ -362,15 +366,21 @@ MUTANTS = (
     ),
     Mutant(
         "the roofs join below the larger",
-        "machine/efficiency.py",
-        "(1 + ratio**self.exponent)",
-        "(1 - ratio**self.exponent)",
+        "machine/forms.py",
+        "(1 + ratio**exponent)",
+        "(1 - ratio**exponent)",
     ),
     Mutant(
         "the overhead of a call is forgotten",
         "machine/efficiency.py",
-        "** (1 / self.exponent) + self.call_overhead",
-        "** (1 / self.exponent)",
+        "joined(compute, memory, self.exponent) + self.call_overhead",
+        "joined(compute, memory, self.exponent)",
+    ),
+    Mutant(
+        "experts are launched for each of their products",
+        "machine/efficiency.py",
+        "return found - (1 - launches) * form.launch",
+        "return found",
     ),
     Mutant(
         "a form lets a kernel beat its roof",
@@ -906,11 +916,10 @@ MUTANTS = (
 CONTROL = Mutant("none: the package as it is", OPERATION, "class Matrix(", "class Matrix(")
 
 
-def survives(mutant: Mutant, folder: Path) -> str | None:
+def survives(mutant: Mutant, original: Path, folder: Path) -> str | None:
     """What went wrong, or None if a test noticed the mistake."""
+    shutil.copytree(original, folder)
     package = folder / "src" / "perfmodel"
-    shutil.copytree(ROOT / "src" / "perfmodel", package)
-    shutil.copytree(ROOT / "catalogs", folder / "catalogs")
     target = package / mutant.file
     text = target.read_text(encoding="utf-8")
     if text.count(mutant.old) != 1:
@@ -922,7 +931,8 @@ def survives(mutant: Mutant, folder: Path) -> str | None:
 def _unnoticed(folder: Path, tests: tuple[str, ...]) -> str | None:
     """How the tests ended, or None if one of them failed."""
     # CI: the same cases every time, so that no mutant lives or dies by luck.
-    environment = dict(os.environ, PYTHONPATH=str(folder / "src"), CI="1")
+    environment = dict(os.environ, PYTHONPATH=str(folder / "src"), CI="mutants")
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # compiled once, not for every mutant
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"]
     done = subprocess.run(
         [*command, *(str(ROOT / "tests" / name) for name in tests)],
@@ -944,10 +954,15 @@ def main() -> None:
     wanted = [m for m in MUTANTS if not sys.argv[1:] or sys.argv[1] in m.mistake]
     failures = 0
     with tempfile.TemporaryDirectory() as work, ThreadPoolExecutor(os.cpu_count()) as pool:
-        if survives(CONTROL, Path(work) / "control") is None:
+        original = Path(work) / "original"
+        shutil.copytree(ROOT / "src" / "perfmodel", original / "src" / "perfmodel")
+        shutil.copytree(ROOT / "catalogs", original / "catalogs")
+        compileall.compile_dir(original, quiet=2)
+        if survives(CONTROL, original, Path(work) / "control") is None:
             sys.exit("a test fails without any mistake: nothing that it kills counts")
         folders = [Path(work) / str(number) for number in range(len(wanted))]
-        for mutant, problem in zip(wanted, pool.map(survives, wanted, folders), strict=True):
+        tried = pool.map(survives, wanted, repeat(original), folders)
+        for mutant, problem in zip(wanted, tried, strict=True):
             print(f"{'killed' if problem is None else 'SURVIVED':<10}{mutant.mistake}", flush=True)
             if problem is not None:
                 print(f"          {problem}")

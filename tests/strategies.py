@@ -68,7 +68,9 @@ from perfmodel.work.layers.recurrent import Recurrent
 
 settings.register_profile("here", deadline=None, max_examples=100)
 settings.register_profile("ci", settings.get_profile("here"), derandomize=True, print_blob=True)
-settings.load_profile("ci" if os.environ.get("CI") else "here")
+# A mistake that needs a hundred cases to be seen is none that a mutant makes.
+settings.register_profile("mutants", settings.get_profile("ci"), max_examples=40)
+settings.load_profile({None: "here", "mutants": "mutants"}.get(os.environ.get("CI"), "ci"))
 
 REL = 1e-12  # what rounding may do to an equality or an order
 MAX_CONTEXT = 2**20

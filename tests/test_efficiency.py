@@ -175,3 +175,13 @@ def test_a_served_step_is_expected_within_its_band_and_a_few_prefills():
         expected = step.time + 7 * prompt.time / (output - 1)
         assert step.floor < measured * 1e-3
         assert step.low < measured * 1e-3 < 1.15 * expected
+
+
+def test_the_products_of_experts_are_launched_once():
+    # Two products of a layer's experts, with nothing but a launch of 30 us between them.
+    form = pm.KernelForm(launch=30e-6)
+    known = pm.Efficiency(kernels=(pm.KernelEfficiency(name="experts.bf16", form=form),))
+    mixtral = pm.model("mixtral-8x7b")
+    late = pm.decode(mixtral, H100, batch=1, context=1, precision="bf16", efficiency=known)
+    ideal = pm.decode(mixtral, H100, batch=1, context=1, precision="bf16")
+    assert math.isclose(late.time - ideal.time, 32 * 30e-6, rel_tol=1e-9)
