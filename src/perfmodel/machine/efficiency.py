@@ -23,7 +23,14 @@ from perfmodel.base.spec import (
     checked_num,
     quantity,
 )
-from perfmodel.machine.forms import AllReduceForm, HostForm, KernelForm, PrefillForm, joined
+from perfmodel.machine.forms import (
+    AllReduceForm,
+    HostForm,
+    KernelForm,
+    PrefillForm,
+    joined,
+    slowed_wire,
+)
 from perfmodel.machine.hardware import GpuSpec
 
 # Whose kernels a format takes where its own are not known. With one static scale, inputs need no
@@ -85,7 +92,7 @@ class LinkEfficiency(Spec):
         checked_num("wire", wire)
         checked_num("others", others)
         checked_num("bandwidth", bandwidth, zero=False)
-        slowed = wire + (self.half * wire) ** 0.5
+        slowed = slowed_wire(wire, self.half)
         return self.launch + self.hop * others + slowed / (self.share * bandwidth)
 
 

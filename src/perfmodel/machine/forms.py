@@ -237,6 +237,31 @@ class PrefillForm(Spec):
         return self.launch + maximum(busy + self.tile * tiles, maximum(compute, memory))
 
 
+def slowed_wire(wire: Num, half: float) -> Num:
+    """Bytes that take as long at full speed as a message does that is too short for it.
+
+    ``wire + sqrt(half wire)``
+
+    Parameters
+    ----------
+    wire : float or array or symbol
+        Bytes sent [B].
+    half : float
+        Bytes at which half of the speed is reached [B].
+
+    Returns
+    -------
+    float or array or symbol
+        Bytes [B].
+
+    Examples
+    --------
+    >>> slowed_wire(5e6, half=5e6)
+    10000000.0
+    """
+    return wire + (half * wire) ** 0.5
+
+
 class AllReduceForm(Spec):
     """An engine's own all-reduce: in one shot or in two, whichever is sooner. By default the wire.
 
@@ -287,7 +312,7 @@ class AllReduceForm(Spec):
         """
         reached = self.share * bandwidth
         once = self.launch + wire * (others + 1) / 2 / reached
-        twice = self.second + (wire + (self.half * wire) ** 0.5) / reached
+        twice = self.second + slowed_wire(wire, self.half) / reached
         return self.hop * others + minimum(once, twice)
 
 
