@@ -6,6 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import product
 from typing import Any, Final, NamedTuple, TypeAlias
 from zlib import crc32
 
@@ -17,7 +18,9 @@ from calibration.tables import Tables
 
 Array: TypeAlias = Any
 SAMPLE: Final = 4000  # rows of one chip, engine and format; half of the shapes are kept for tests
-FEWEST: Final = 500  # a version with fewer rows of a format is a supplement, not a campaign
+# A version with fewer rows of a format is a supplement, not a campaign; where no version has as
+# many, the newest with as many as the second is taken.
+FEWEST: Final = (500, 300)
 
 
 class Format(NamedTuple):
@@ -388,12 +391,12 @@ def _read(
 ) -> pd.DataFrame:
     """All chips and engines: for each format the newest version that has enough of it."""
     found, seen = [], set()
-    for path, key, engine, _ in tables.named(table):
+    for fewest, (path, key, engine, _) in product(FEWEST, list(tables.named(table))):
         frame = prepare(tables.frame(path))
         enough = {
             name
             for name, count in frame[kind].value_counts().items()
-            if count >= FEWEST and (key, engine, name) not in seen and name in FORMATS
+            if count >= fewest and (key, engine, name) not in seen and name in FORMATS
         }
         seen |= {(key, engine, name) for name in enough}
         frame = _without(

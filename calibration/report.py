@@ -50,15 +50,15 @@ def write_catalog(
 
 
 def _row(fit: Fit) -> str:
-    form = ", ".join(f"{name} = {_number(value)}" for name, value in sorted(fit.form.items()))
+    form = ", ".join(f"{name} = {number(value)}" for name, value in sorted(fit.form.items()))
     result = ", ".join(
-        f"{name} = {value if name == 'rows' else _number(value, 3)}"
+        f"{name} = {value if name == 'rows' else number(value, 3)}"
         for name, value in fit.tested._asdict().items()
     )
     return f'{{form = {{{form}}}, tested = {{{result}, on = "{fit.basis}"}}}}'
 
 
-def _number(value: float, digits: int = 4) -> str:
+def number(value: float, digits: int = 4) -> str:
     """A TOML float of few digits."""
     text = f"{value:.{digits}g}".replace("e-0", "e-").replace("e+0", "e").replace("e+", "e")
     return text if "." in text or "e" in text else text + ".0"
@@ -126,6 +126,6 @@ def _cell(results: Iterable[Tested | None]) -> str:
 def _line(fit: Fit) -> str:
     t = fit.tested
     errors = " | ".join(f"{100 * x:.1f}" for x in (t.mean, t.median, t.p90, t.bias))
-    form = ", ".join(f"{name} {_number(value, 3)}" for name, value in fit.form.items())
+    form = ", ".join(f"{name} {number(value, 3)}" for name, value in fit.form.items())
     named = f"{fit.level} | {fit.kind} | {fit.format} | {fit.engine}"
     return f"| {named} | {t.rows} | {errors} | {t.low:.2f} to {t.high:.2f} | {form} |"

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import csv
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -294,14 +295,27 @@ def _plain(file: str, row: Row, record: Record) -> None:
     if file == "trtllm_static_v05_v09" and row["metric"] == "output_tok_s_total":
         if row["engine_version"] == "v0.6" and record.tensor > 1:
             raise LeftOutError("TensorRT-LLM 0.6: labelled total, but per device", record)
-        if early and "70b" in record.model:
-            raise LeftOutError("TensorRT-LLM 0.5 and 0.6: 70B is slower than later", record)
+    if file == "trtllm_static_v05_v09" and early and "70b" in record.model:
+        raise LeftOutError("TensorRT-LLM 0.5 and 0.6: 70B is slower than later", record)
+    if record.engine == "trtllm" and record.model == "falcon-180b" and record.output > 1:
+        raise LeftOutError("29 query heads a KV head: early kernels read it for each", record)
     if file.startswith("trtllm") and "istral" in record.model and record.gpu in _HOPPER:
         raise LeftOutError("Mistral by early TensorRT-LLM on Hopper, slow: not explained", record)
     if file == "dstack_405b" and record.gpu == "mi300x" and "FP8-KV" not in row["model"]:
         raise LeftOutError("a checkpoint for other chips, converted as it runs", record)
+    if (_source(file, row)[-12:], record.batch, record.prompt) in _fitted():
+        raise LeftOutError("what is expected of MI300X was fitted to them", record)
     if record.family in ("batch", "study") and not fits(record):
         raise LeftOutError("the batch does not fit the memory: runs in waves", record)
+
+
+@cache
+def _fitted() -> frozenset[tuple[str, int, int]]:
+    """Revision, batch and prompt of the whole steps that parameters were fitted to."""
+    path = Path(__file__).parents[2] / "calibration" / "mi300x.csv"
+    with path.open(newline="", encoding="utf-8") as lines:
+        found = csv.DictReader(lines)
+        return frozenset((r["revision"], int(r["batch"]), int(r["prompt"])) for r in found)
 
 
 def _source(file: str, row: Row) -> str:

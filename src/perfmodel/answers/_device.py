@@ -13,8 +13,8 @@ from perfmodel.machine.efficiency import IDEAL, Band
 from perfmodel.machine.hardware import Link
 from perfmodel.roofline import compute_time, memory_time, network_time, roofline_time
 from perfmodel.work.collective import Collective, Leg
-from perfmodel.work.forward import forward
-from perfmodel.work.operation import Operation
+from perfmodel.work.forward import SmallSteps, forward
+from perfmodel.work.operation import SMALL, Operation
 from perfmodel.work.parallel import SINGLE, cut
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.shard import collectives, shard
@@ -100,8 +100,17 @@ class Device:
     @cached_property
     def operations(self) -> tuple[Operation, ...]:
         """What it does, in running order."""
+        if self._asked.small_steps == "separate":
+            return self._kernels
+        return tuple(op for op in self._kernels if op.kind != "small")
+
+    @cached_property
+    def _kernels(self) -> tuple[Operation, ...]:
+        """What it does, and the small kernels between if they are known to take time."""
         asked = self._asked
-        found = forward(self._shape, self._step, asked.precision, small_steps=asked.small_steps)
+        apart = asked.small_steps == "separate" or asked.efficiency.kernel(SMALL) is not None
+        small_steps: SmallSteps = "separate" if apart else "fused"
+        found = forward(self._shape, self._step, asked.precision, small_steps=small_steps)
         if asked.weights_only:
             found = tuple(op.weights_only() for op in found if op.is_product)
         passes = self.passes
@@ -122,12 +131,15 @@ class Device:
     @cached_property
     def rows(self) -> list[OperationTime]:
         """Each operation at both roofs, all calls together."""
+        return self._timed(self.operations)
+
+    def _timed(self, operations: Iterable[Operation]) -> list[OperationTime]:
         gpu, efficiency = self._asked.gpu, self._asked.efficiency
         peaks: dict[str, float] = {}
         bandwidth = gpu.memory_bandwidth
         ideal = efficiency is IDEAL
         rows = []
-        for op in self.operations:
+        for op in operations:
             calls, fmt = op.calls, op.compute
             if fmt not in peaks:
                 peaks[fmt] = gpu.peak(fmt)
@@ -281,7 +293,9 @@ class Device:
         each = efficiency.step_overhead + self._shape.layers * efficiency.block_overhead
         if efficiency.host is not None:
             each = each + efficiency.host.time(kernels=0, sequences=self._step.sequences)
-        return each * self.passes
+        unlisted = () if self._asked.small_steps == "separate" else self._kernels
+        between = self._timed(op for op in unlisted if op.kind == "small")
+        return each * self.passes + sum([row.time for row in between])
 
     @property
     def floor(self) -> Num:

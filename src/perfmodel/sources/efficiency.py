@@ -21,8 +21,11 @@ from perfmodel.machine.forms import AllReduceForm, HostForm, KernelForm, Prefill
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.sources.catalog import catalog_sources
 from perfmodel.sources.streams import stream_efficiency, streams
+from perfmodel.work.operation import SMALL
 
 EfficiencyLike: TypeAlias = Efficiency | Literal["ideal", "auto"]
+
+Known: TypeAlias = Literal["chip", "family", "unknown"]
 
 POOLED: Final = "pooled"
 _ALIASES: Final = {"tensorrt-llm": "trtllm"}
@@ -107,7 +110,25 @@ def _engine(engine: str) -> str:
 
 @cache
 def _table(name: str) -> dict[str, Any]:
-    return read_toml(catalogs() / "efficiency" / f"{name}.toml")
+    table = read_toml(catalogs() / "efficiency" / f"{name}.toml")
+    return table if "base" not in table else _relaunched(_table(table["base"]), table)
+
+
+def _relaunched(base: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
+    """Kernels of other chips, each launched as slowly as whole steps of this one tell."""
+
+    def slower(row: dict[str, Any]) -> dict[str, Any]:
+        form = row["form"]
+        return row | {"form": form | {"launch": table["launches"] * form["launch"]}}
+
+    kernels = {
+        kind: {
+            recipe: {engine: slower(row) for engine, row in rows.items()}
+            for recipe, rows in base[kind].items()
+        }
+        for kind in _kinds(base)
+    }
+    return base | kernels | table
 
 
 @cache
@@ -120,27 +141,39 @@ def _keys() -> frozenset[str]:
     return frozenset(path.stem for path in (catalogs() / "efficiency").glob("*.toml"))
 
 
+def _tables(key: str) -> tuple[Known, list[dict[str, Any]]]:
+    """Parameters of a chip, of its family, of all chips: the nearest first."""
+    own = key in _keys() and key != "unknown"
+    family = _table(key).get("family") if own else _engines()["families"].get(key)
+    known: Known = "chip" if own else "unknown" if family is None else "family"
+    names = dict.fromkeys([*([key] if own else []), *([family] if family else []), "unknown"])
+    return known, [_table(name) for name in names]
+
+
+def _kinds(table: dict[str, Any]) -> list[str]:
+    """The kinds of kernel that a table knows."""
+    others = ("origin", _OWN, *_COLLECTIVES)
+    return [key for key, rows in table.items() if isinstance(rows, dict) and key not in others]
+
+
 @cache
 def _efficiency(key: str, engine: str | None) -> Efficiency:
-    if key and key in _keys():
-        known, table = "chip", _table(key)
-    elif (family := _engines()["families"].get(key)) is not None:
-        known, table = "family", _table(family)
-    else:
-        known, table = "unknown", _table("unknown")
-    kernels, collectives = [], []
-    for kind, rows in table.items():
-        if kind == _OWN:
-            continue
-        if kind in _COLLECTIVES:
-            own = table.get(_OWN, {}).get(engine) if kind == "all-reduce" else None
-            collectives.append(_collective(kind, own or _chosen(rows, engine)))
-        elif isinstance(rows, dict) and kind != "origin":
-            for recipe, row in rows.items():
-                kernels.append(_kernel(kind, recipe, _chosen(row, engine)))
-    small = _engines()["small"]
-    without = {key: value for key, value in small.items() if key != "block_overhead"}
-    origins = [_origin("kernels", table["origin"]), _origin("block_overhead", without)]
+    known, tables = _tables(key)
+    nearest, small = tables[0], _engines()["small"]
+    kernels = [
+        _kernel(kind, recipe, _chosen(kind, recipe, engine, tables))
+        for kind in _kinds(nearest)
+        for recipe in nearest[kind]
+    ]
+    launch = nearest.get("launches", 1.0) * small["form"]["launch"]
+    kernels.append(KernelEfficiency(name=SMALL, form=KernelForm(launch=launch)))
+    own = nearest.get(_OWN, {}).get(engine)
+    collectives = [
+        _collective(kind, (own if kind == "all-reduce" else None) or nearest[kind][POOLED])
+        for kind in _COLLECTIVES
+        if kind in nearest
+    ]
+    origins = [_origin("kernels", nearest["origin"]), _origin("kernels.small", small["origin"])]
     host = {} if engine is None else _engines()["engines"][engine]
     if host:
         origins.append(_origin("host", _engines()["host"]))
@@ -148,17 +181,21 @@ def _efficiency(key: str, engine: str | None) -> Efficiency:
         kernels=tuple(kernels),
         collectives=tuple(collectives),
         host=HostForm(**host["host"]) if host else None,
-        block_overhead=small["block_overhead"],
         engine=engine or "",
         known=known,
         origins=tuple(origins),
     )
 
 
-def _chosen(rows: dict[str, Any], engine: str | None) -> dict[str, Any]:
-    """The engine's own row, else that of all engines."""
-    found: dict[str, Any] = rows.get(engine or POOLED) or rows[POOLED]
-    return found
+def _chosen(
+    kind: str, recipe: str, engine: str | None, tables: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The engine's own row; else its row on other chips, or that of all engines on this one."""
+    here: dict[str, Any] = tables[0][kind][recipe]
+    carried = _engines()["carried"]
+    near = tables if kind in carried or f"{kind}.{recipe}" in carried else tables[:1]
+    rows = [table.get(kind, {}).get(recipe, {}).get(engine) for table in near]
+    return next((row for row in rows if row), here[POOLED])
 
 
 def _kernel(kind: str, recipe: str, row: dict[str, Any]) -> KernelEfficiency:

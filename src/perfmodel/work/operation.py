@@ -35,6 +35,8 @@ class Kernel(NamedTuple):
 
 
 PLAIN: Final = Kernel()
+SMALL: Final = "small"  # the kernel of a norm, a residual addition or an activation
+_BETWEEN: Final = Kernel(SMALL)
 
 
 class Operation(Spec):
@@ -242,5 +244,5 @@ def small_step(
         tokens=tokens,
         weights=0,
         pairs=0,
-        kernel=PLAIN,
+        kernel=_BETWEEN,
     )
