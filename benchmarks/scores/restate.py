@@ -17,7 +17,7 @@ import perfmodel as pm
 from perfmodel.base.errors import PerfModelError
 from perfmodel.base.precision import FILE_TYPES, Precision
 from scores.records import Left, Record
-from scores.steps import fits
+from scores.steps import fits, pooled
 
 KERNEL_SOURCE = "aiconfigurator-core 0.12.0"
 
@@ -279,7 +279,7 @@ def _measured(file: str, row: Row, batch: int, output: int) -> tuple[str, float]
     if metric == "output_tok_s_per_gpu":
         return "batch", batch * output / value / int(row["n_gpu"])
     if metric == "ttft_ms" and file not in SERVED:
-        return "first token", value * 1e-3
+        return "study" if file == _STUDY else "first token", value * 1e-3
     raise LeftOutError(f"{metric} as a percentile, or to the nearest millisecond")
 
 
@@ -291,11 +291,11 @@ def _plain(file: str, row: Row, record: Record) -> None:
         raise LeftOutError("pipeline: how batches are cut is not stated", record)
     if row["metric"] == "output_tok_s_total" and file == "rocm_vllm_docker":
         raise LeftOutError("prompt tokens counted or not: not stated", record)
-    early = row["engine_version"] in ("v0.5", "v0.6")
+    early = row["engine_version"] in ("v0.5", "v0.5.0", "v0.6")
     if file == "trtllm_static_v05_v09" and row["metric"] == "output_tok_s_total":
         if row["engine_version"] == "v0.6" and record.tensor > 1:
             raise LeftOutError("TensorRT-LLM 0.6: labelled total, but per device", record)
-    if file == "trtllm_static_v05_v09" and early and "70b" in record.model:
+    if file.startswith("trtllm") and early and "70b" in record.model:
         raise LeftOutError("TensorRT-LLM 0.5 and 0.6: 70B is slower than later", record)
     if record.engine == "trtllm" and record.model == "falcon-180b" and record.output > 1:
         raise LeftOutError("29 query heads a KV head: early kernels read it for each", record)
@@ -303,6 +303,8 @@ def _plain(file: str, row: Row, record: Record) -> None:
         raise LeftOutError("Mistral by early TensorRT-LLM on Hopper, slow: not explained", record)
     if file == "dstack_405b" and record.gpu == "mi300x" and "FP8-KV" not in row["model"]:
         raise LeftOutError("a checkpoint for other chips, converted as it runs", record)
+    if file == "dstack_405b" and not pooled(record):
+        raise LeftOutError("past the pool of an engine that reads prompts whole: waves", record)
     if (_source(file, row)[-12:], record.batch, record.prompt) in _fitted():
         raise LeftOutError("what is expected of MI300X was fitted to them", record)
     if record.family in ("batch", "study") and not fits(record):

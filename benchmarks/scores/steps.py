@@ -33,6 +33,19 @@ def fits(record: Record) -> bool:
     return bool(_decode(record, record.batch, longest).fits)
 
 
+def pooled(record: Record) -> bool:
+    """Whether all sequences find room in vLLM's pool, if a step may hold the longest prompt."""
+    shape = model(record.model)
+    found = pm.kv_pool(
+        shape,
+        pm.gpu(record.gpu),
+        policy=pm.MemoryPolicy.preset("vllm", step_tokens=shape.max_context),
+        precision=precision(record.precision, shape),
+        parallelism=pm.Parallelism(tensor=record.tensor),
+    )
+    return record.batch * (record.prompt + record.output) <= found.tokens
+
+
 def _decode(record: Record, batch: int, context: int) -> pm.Estimate:
     return _estimate(record, pm.Group(count=batch, new=1, past=context - 1))
 

@@ -128,7 +128,7 @@ def _relaunched(base: dict[str, Any], table: dict[str, Any]) -> dict[str, Any]:
         }
         for kind in _kinds(base)
     }
-    return base | kernels | table
+    return {**base, **kernels, _OWN: {}, **table}
 
 
 @cache
