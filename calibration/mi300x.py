@@ -148,12 +148,12 @@ launches = {number(found.launches)} # each launched so many times as slowly
 [origin]
 kind = "measured"
 source = "rocm-vllm-docker"
-place = "docs/dev-docker/README.md: latencies of Llama-3.1-70B on eight devices, vLLM 0.6.6 to 0.9.1"
+place = "docs/dev-docker/README.md: Llama-3.1-70B on eight devices, vLLM 0.6.6 to 0.9.1"
 date = "{DATE}"
-note = "Two parameters fitted by calibration/ to half of the shapes; tested on others, and on a model of 405B."
+note = "Two parameters fitted by calibration/ to half of the shapes; tested on others, and on 405B."
 
 [all-reduce]
-pooled = {{form = {{{values}}}, tested = {{{missed}, on = "whole steps of other shapes and models"}}}}
+pooled = {{form = {{{values}}}, tested = {{{missed}, on = "whole steps, others"}}}}
 """
 
 

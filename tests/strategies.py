@@ -433,6 +433,7 @@ FIELDS: dict[type, dict[str, st.SearchStrategy[Any]]] = {
         "shared_width": st.just(0) | _widths,
         "shared_gate": _flags,
         "zero_experts": st.just(0) | st.integers(0, 256),
+        "skew": st.just(0.0) | st.floats(0, 3),
         "latent": _maybe(_widths),
         "router_width": _maybe(st.integers(1, 1024)),
         "router_bias": _flags,

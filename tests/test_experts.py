@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+import statistics
 from fractions import Fraction
 from itertools import combinations, pairwise, product
 from typing import Any
@@ -115,9 +117,67 @@ def test_arrays_and_symbols_follow_the_same_formula() -> None:
         assert float(symbolic.expected.subs(total, tokens)) == pytest.approx(found.expected)
         assert float(symbolic.most.subs(total, tokens)) == found.most
     size, some = sympy.symbols("E k", positive=True)
-    twin = MixtureOfExperts.trusted(experts=size, top_k=some, zero_experts=0, spread=1, gathered=1)
+    twin = MixtureOfExperts.trusted(
+        experts=size, top_k=some, zero_experts=0, spread=1, gathered=1, skew=0
+    )
     closed = size * (1 - (1 - some / size) ** total)
     assert sympy.simplify(twin.touched(total).expected - closed) == 0
+
+
+@pytest.mark.parametrize(
+    ("experts", "top_k", "skew", "tokens", "expected"),
+    [
+        # 2/3 and 1/3: both are missed with (1/3)^2 and (2/3)^2.
+        (2, 1, 1.0, 2, 2 - Fraction(1, 9) - Fraction(4, 9)),
+        # Chosen as 1, 1/4, 1/9 of 49/36: twice 36/49 is more than a token can choose it, so it is
+        # always, and the rest shares one choice as 9/13 and 4/13.
+        (3, 2, 2.0, 3, 3 - Fraction(4, 13) ** 3 - Fraction(9, 13) ** 3),
+    ],
+)
+def test_skewed_choices_by_hand(
+    experts: int, top_k: int, skew: float, tokens: int, expected: Fraction
+) -> None:
+    found = layer(experts, top_k, skew=skew).touched(tokens).expected
+    assert math.isclose(found, expected, rel_tol=1e-12)
+
+
+@pytest.mark.parametrize("skew", [0.5, 1.0, 1.2])
+def test_the_mean_of_skewed_lots_drawn(skew: float) -> None:
+    # Systematic lots: k points a whole unit apart on a line where each expert has its chance.
+    experts, top_k, tokens = 32, 4, 12
+    weights = [n**-skew for n in range(1, experts + 1)]
+    chances = [top_k * w / sum(weights) for w in weights]
+    while max(chances) > 1:
+        sure = [c >= 1 for c in chances]
+        rest = sum(w for w, s in zip(weights, sure, strict=True) if not s)
+        left = top_k - sum(sure)
+        chances = [1 if s else left * w / rest for w, s in zip(weights, sure, strict=True)]
+    lots = random.Random(5)
+
+    def drawn() -> set[int]:
+        order = lots.sample(range(experts), experts)
+        point, end, found = lots.random(), 0.0, set()
+        for expert in order:
+            end += chances[expert]
+            if end > point:
+                found.add(expert)
+                point += 1
+        return found
+
+    counts = [len(set().union(*(drawn() for _ in range(tokens)))) for _ in range(2000)]
+    error = statistics.stdev(counts) / math.sqrt(len(counts))
+    found = layer(experts, top_k, skew=skew).touched(tokens).expected
+    assert abs(found - statistics.fmean(counts)) < 4 * error
+
+
+def test_skewed_choices_read_fewer_experts_and_never_fewer_than_one_token() -> None:
+    for skew in (0.3, 1.0, 3.0, 10.0):
+        skewed = layer(16, 4, skew=skew)
+        assert math.isclose(skewed.touched(1).expected, 4, rel_tol=1e-9)
+        for tokens in (2, 8, 64):
+            assert 4 < skewed.touched(tokens).expected < layer(16, 4).touched(tokens).expected
+    with pytest.raises(InvalidValueError, match=r"MixtureOfExperts\.skew: expected at most 10"):
+        layer(skew=11.0)
 
 
 def test_choices_that_do_nothing_leave_fewer_experts() -> None:

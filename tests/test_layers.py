@@ -185,6 +185,8 @@ WITHOUT_EFFECT: dict[type[Layer], set[str]] = {
     # There is no convolution.
     LightningAttention: {"conv_kernel", "conv_state"},
     MatrixMemory: {"conv_kernel", "conv_state"},
+    # No token of a text is sent to them.
+    ImageExperts: {"skew"},
     # They change together, or contradict each other.
     MixtureOfHeads: {"heads", "kv_heads", "top_k"},
     # Every token by itself, whatever the scan.

@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 
+from scores.bands import Tested
 from scores.figures import Figures, Score, figures, left_score
 from scores.records import FAMILIES, HOSTLESS, KERNELS, STEPS, Left, Record
 
@@ -29,20 +30,6 @@ _BEFORE_HOPPER = ("a100-sxm-80gb", "l40s")
 _Cause = tuple[Callable[[Score], bool], str]
 _CAUSES: tuple[_Cause, ...] = (
     (
-        lambda s: s.record.gpu == "l40s" and s.record.tensor > 2 and s.error > 0,
-        "collectives over PCIe were measured across sockets, at a few GB/s; this server is wired "
-        "better",
-    ),
-    (
-        lambda s: "mixtral" in s.record.model and s.record.gpu == "a100-sxm-80gb",
-        "experts on A100: only SGLang's kernels were measured, TensorRT-LLM's are faster",
-    ),
-    (
-        lambda s: s.record.model == "gpt-oss-120b" and s.record.precision == "own+kv8",
-        "mxfp4 experts on Hopper: not in TensorRT-LLM's tables; other engines' kernels, pooled, "
-        "are slower",
-    ),
-    (
         lambda s: s.record.model == "gpt-oss-120b" and s.error > 0,
         "routing is taken to be even: tokens that agree read fewer experts",
     ),
@@ -60,8 +47,8 @@ _CAUSES: tuple[_Cause, ...] = (
         "no kernel of this chip or of its family was measured",
     ),
     (
-        lambda s: "405b" in s.record.model and s.error < 0,
-        "the engine's own cache is smaller than the memory: the batch runs in waves",
+        lambda s: s.record.gpu.startswith("mi") and s.error < 0,
+        "launches and links of AMD's chips are known from one model's whole steps",
     ),
     (
         lambda s: s.record.family in ("batch", "first token") and s.record.tensor > 1,
@@ -244,6 +231,16 @@ def left_out(found: list[Left]) -> str:
         lines.append((family, reason, len(ones), error))
     lines.append(("all", "", len(found), ""))
     return table(("table", "why", "rows", "their median error"), lines)
+
+
+def whole_bands(found: Iterable[Tested]) -> str:
+    """Bands of whole steps beside those of their kernels, and what such bands hold."""
+    lines = [
+        (one.whose, one.phase, f"{one.band.low:.2f} to {one.band.high:.2f}", one.rows, held)
+        for one in found
+        for held in [percent(one.held)]
+    ]
+    return table(("of", "steps", "measured over expected", "rows", "held when left out"), lines)
 
 
 def blocks(scores: list[Score]) -> dict[str, str]:

@@ -292,9 +292,9 @@ def _plain(file: str, row: Row, record: Record) -> None:
     if row["metric"] == "output_tok_s_total" and file == "rocm_vllm_docker":
         raise LeftOutError("prompt tokens counted or not: not stated", record)
     early = row["engine_version"] in ("v0.5", "v0.5.0", "v0.6")
-    if file == "trtllm_static_v05_v09" and row["metric"] == "output_tok_s_total":
-        if row["engine_version"] == "v0.6" and record.tensor > 1:
-            raise LeftOutError("TensorRT-LLM 0.6: labelled total, but per device", record)
+    per_device = row["metric"] == "output_tok_s_total" and row["engine_version"] == "v0.6"
+    if file == "trtllm_static_v05_v09" and per_device and record.tensor > 1:
+        raise LeftOutError("TensorRT-LLM 0.6: labelled total, but per device", record)
     if file.startswith("trtllm") and early and "70b" in record.model:
         raise LeftOutError("TensorRT-LLM 0.5 and 0.6: 70B is slower than later", record)
     if record.engine == "trtllm" and record.model == "falcon-180b" and record.output > 1:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from floors.shapes import model as written_out
@@ -71,7 +73,24 @@ def _estimate(record: Record, *groups: pm.Group) -> pm.Estimate:
 @cache
 def _efficiency(gpu: str, engine: str | None, host: bool) -> pm.Efficiency:
     found = pm.efficiency(pm.gpu(gpu), engine=engine)
-    return found if host else found.model_copy(update={"host": None})
+    alone = pm.efficiency(pm.gpu(gpu))  # of kernels alone: without a host, with the bands of that
+    kept = {} if host else {"host": None, "decode_band": alone.decode_band}
+    return found.model_copy(update=kept | _changed)
+
+
+_changed: dict[str, None] = {}
+
+
+@contextmanager
+def kernels_only() -> Iterator[None]:
+    """Bands of kernels alone, without that of whole steps."""
+    _changed.update(decode_band=None, prefill_band=None)
+    _efficiency.cache_clear()
+    try:
+        yield
+    finally:
+        _changed.clear()
+        _efficiency.cache_clear()
 
 
 def _band(found: pm.Estimate) -> Expected:

@@ -265,10 +265,11 @@ class Device:
     def spread(self) -> tuple[Num, Num] | None:
         """How far eight of ten measurements lie below and above what is expected [s].
 
-        Kernels of one kind err together, kinds by themselves: their parts add as squares. What no
-        band is known of is taken to be exact.
+        Kernels of one kind err together, kinds by themselves, and by itself what no kernel tells:
+        hosts, versions, wiring. The parts add as squares. What no band is known of is taken to be
+        exact.
         """
-        efficiency = self._asked.efficiency
+        asked, efficiency = self._asked, self._asked.efficiency
         parts: dict[Band, Num] = {}
         for row in self.rows:
             kernel = efficiency.kernel(row.operation.kernel.name)
@@ -278,6 +279,10 @@ class Device:
             known = efficiency.collective(exchange.collective.kind)
             if known is not None and known.band is not None:
                 parts[known.band] = parts.get(known.band, 0) + exchange.time
+        prompts = asked.phase == "prefill"
+        whole = efficiency.prefill_band if prompts else efficiency.decode_band
+        if whole is not None:
+            parts[whole] = parts.get(whole, 0) + self.sums.time
         if not parts:
             return None
         below = sum([(time * max(0.0, 1 - band.low)) ** 2 for band, time in parts.items()])

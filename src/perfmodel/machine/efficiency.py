@@ -158,6 +158,10 @@ class Efficiency(Spec):
     block_overhead: QuantityOrZero = quantity(
         "t_b", "s", "Time of the small kernels between the matrices of one block", default=0.0
     )
+    decode_band: Band | None = None
+    """How decode steps lie about what kernels and host make together, beside the kernels' bands."""
+    prefill_band: Band | None = None
+    """The same of steps that read prompts."""
     engine: Name = ""
     """Whose kernels they are; empty: of no particular engine."""
     known: Literal["", "chip", "family", "unknown"] = ""
@@ -365,6 +369,8 @@ IDEAL = Efficiency.trusted(
     collectives=(),
     host=None,
     block_overhead=0.0,
+    decode_band=None,
+    prefill_band=None,
     engine="",
     known="",
     origins=(),

@@ -177,10 +177,13 @@ def _efficiency(key: str, engine: str | None) -> Efficiency:
     host = {} if engine is None else _engines()["engines"][engine]
     if host:
         origins.append(_origin("host", _engines()["host"]))
+    bands = _engines()["bands"]["engine" if host else POOLED]
     return Efficiency(
         kernels=tuple(kernels),
         collectives=tuple(collectives),
         host=HostForm(**host["host"]) if host else None,
+        decode_band=Band(**bands["decode"]),
+        prefill_band=Band(**bands["prefill"]),
         engine=engine or "",
         known=known,
         origins=tuple(origins),

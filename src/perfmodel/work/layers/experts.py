@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import ClassVar, Literal, NamedTuple, Self
+from functools import cache
+from itertools import accumulate
+from typing import ClassVar, Final, Literal, NamedTuple, Self
 
 from pydantic import model_validator
 
 from perfmodel.base._num import Num, ceil_div, is_zero, maximum, minimum
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision
-from perfmodel.base.spec import Count, CountOrZero, Flag, quantity
+from perfmodel.base.spec import Count, CountOrZero, Flag, NonNegative, quantity
 from perfmodel.work.collective import Collective
 from perfmodel.work.layers.feedforward import activation_step
 from perfmodel.work.layers.layer import Layer
 from perfmodel.work.operation import Kernel, Matrix, MatrixCost, Operation, product
 from perfmodel.work.parallel import Parallelism
 from perfmodel.work.step import Step
+
+_MOST_SKEW: Final = 10
 
 
 class Touched(NamedTuple):
@@ -73,6 +77,12 @@ class MixtureOfExperts(Layer):
     gathered: Count = quantity("r_e", "1", "Replicas whose tokens meet at the experts", default=1)
     router_bias: Flag = False
     """Whether the router has learned biases, on its scores or on its choices alone."""
+    skew: NonNegative = quantity(
+        "s",
+        "1",
+        "How unequally experts are chosen: the n-th as often as n^-s; 0: all alike",
+        default=0.0,
+    )
     bias: Flag = False
     """Whether the routed experts' projections have biases."""
     shared_bias: Flag = False
@@ -88,6 +98,11 @@ class MixtureOfExperts(Layer):
             raise InvalidValueError(
                 f"MixtureOfExperts.spread: expected at most experts={self.experts}, one a device, "
                 f"got {self.spread}"
+            )
+        if self.skew > _MOST_SKEW:
+            raise InvalidValueError(
+                f"MixtureOfExperts.skew: expected at most {_MOST_SKEW}, where a token's experts "
+                f"are all but the same, got {self.skew:g}"
             )
         if self.gathered > self.spread:
             raise InvalidValueError(
@@ -122,7 +137,8 @@ class MixtureOfExperts(Layer):
         """Distinct experts that so many tokens are sent to.
 
         ``E (1 - (1 - k/E)^T)`` are expected where each token chooses ``k`` distinct ones, all
-        alike, whatever the others choose.
+        alike, whatever the others choose. With a skew, the n-th expert is chosen with probability
+        ``p_n``, in proportion to ``n^-s`` up to 1, and ``sum_n 1 - (1 - p_n)^T`` are expected.
 
         Parameters
         ----------
@@ -139,12 +155,15 @@ class MixtureOfExperts(Layer):
         >>> mixtral = MixtureOfExperts(experts=8, top_k=2, width=14336)
         >>> mixtral.touched(4)
         Touched(least=2, expected=5.46875, most=8)
+        >>> skewed = MixtureOfExperts(experts=2, top_k=1, width=8, skew=1)  # 2/3 and 1/3
+        >>> round(skewed.touched(2).expected, 4)  # 2 - 1/9 - 4/9
+        1.4444
         """
         return self._touched_by(tokens * self.gathered)
 
     def _touched_by(self, met: Num) -> Touched:
         """Distinct experts that the tokens of all replicas are sent to."""
-        every = touched(self.experts, self.top_k, met, choices=self.choices)
+        every = touched(self.experts, self.top_k, met, choices=self.choices, skew=self.skew)
         if self.spread == 1:
             return every
         # The busiest device has at least its share, rounded up, of the experts that are chosen.
@@ -267,7 +286,7 @@ class MixtureOfExperts(Layer):
         )
 
 
-def touched(experts: Num, top_k: Num, tokens: Num, *, choices: Num) -> Touched:
+def touched(experts: Num, top_k: Num, tokens: Num, *, choices: Num, skew: float = 0) -> Touched:
     """Distinct experts that so many tokens are sent to, each to ``top_k`` of the choices.
 
     Parameters
@@ -280,22 +299,41 @@ def touched(experts: Num, top_k: Num, tokens: Num, *, choices: Num) -> Touched:
         Tokens of the step, T [1].
     choices : int or symbol
         What there is to choose from: the experts, and perhaps ways around them [1].
+    skew : float
+        How unequally experts are chosen [1].
 
     Returns
     -------
     Touched
-        ``E (1 - (1 - k/E)^T)`` where all choices are experts, and its bounds [1].
+        ``E (1 - (1 - k/E)^T)`` where all choices are experts, alike, and its bounds [1].
     """
     # One token misses all but those it chooses; each further one misses the same share of them.
     # So written, one token is sent to k experts without rounding.
     chosen = top_k if is_zero(choices - experts) else top_k * experts / choices
     idle = experts - chosen
-    missed = 0 if is_zero(idle) else idle * (1 - top_k / choices) ** (tokens - 1)
+    if skew:
+        missed = sum(
+            [(1 - p) ** tokens for p in _chances(int(experts), float(chosen), float(skew))]
+        )
+    else:
+        missed = 0 if is_zero(idle) else idle * (1 - top_k / choices) ** (tokens - 1)
     return Touched(
         least=maximum(top_k - (choices - experts), 0),
         expected=experts - missed,
         most=minimum(experts, top_k * tokens),
     )
+
+
+@cache
+def _chances(experts: int, chosen: float, skew: float) -> tuple[float, ...]:
+    """How probably a token chooses each expert: as n^-s, none above 1, ``chosen`` in all."""
+    shares = [n**-skew for n in range(1, experts + 1)]
+    rests = list(accumulate(reversed(shares)))[::-1]  # of an expert and all that are rarer
+    certain = 0
+    while certain < chosen and shares[certain] * (chosen - certain) > rests[certain]:
+        certain += 1
+    rest = rests[certain] if certain < experts else 1.0
+    return (1.0,) * certain + tuple(x * (chosen - certain) / rest for x in shares[certain:])
 
 
 def routed(cost: MatrixCost, touched: Touched, *, rows: Num, tokens: Num, calls: Num) -> Operation:
