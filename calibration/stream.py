@@ -137,7 +137,7 @@ def counted(phase: str, chip: str, name: str, fmt: str, tokens: int) -> dict[str
     clock = gpu.boost_clock or 0
     return {
         "layers": shape.layers,
-        "contexts": sum(row.operation.calls * row.operation.kernel.inner for row in attention),
+        "contexts": sum(row.operation.calls * row.operation.sizes.inner for row in attention),
         "weights": sum(row.memory_time for row in products) * gpu.memory_bandwidth,
         "cache": sum(row.memory_time for row in attention) * gpu.memory_bandwidth,
         "bandwidth": gpu.memory_bandwidth,

@@ -99,7 +99,6 @@ class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weig
     .memory
     .memory_time
     .memory_utilization
-    .network_link
     .network_time
     .operations
     .origins
@@ -269,6 +268,7 @@ class Operation(name, kind, flops, weight_bytes, least_weight_bytes, activation_
     .intensity
     .is_product
     .nbytes
+    .sizes
     .weights_only(self)
 class Origin(field, kind, source, place, date, note)
 class Parallelism(tensor, pipeline, expert, data, micro_batches, stages, all_reduce, communication)

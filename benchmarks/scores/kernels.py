@@ -36,11 +36,12 @@ def kernel(record: Record) -> Expected:
     found = known.kernel(op.kernel.name)
     assert found is not None
     time = known.kernel_time(
-        gpu=gpu,
+        op.kernel.name,
+        gpu,
         compute=compute_time(flops=op.flops, peak=gpu.peak(op.compute)),
         memory=memory_time(nbytes=op.nbytes, bandwidth=gpu.memory_bandwidth),
         activations=memory_time(nbytes=op.activation_bytes, bandwidth=gpu.memory_bandwidth),
-        **op.kernel._replace(launches=1)._asdict(),
+        **op.sizes._replace(launches=1)._asdict(),
     )
     return _within(float(time), found.band, known.known)
 

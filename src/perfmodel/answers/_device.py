@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import cached_property
 from math import gcd
 from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -91,50 +90,52 @@ class Device:
     def __init__(
         self, asked: Estimate, shape: ModelShape, stage: int, step: Step, passes: Num
     ) -> None:
-        self._asked = asked
+        # Parts of the estimate, not itself: each would keep the other in memory for no one.
+        self._gpu = asked.gpu
+        self._cluster = asked.cluster
+        self._parallelism = asked.parallelism
+        self._efficiency = asked.efficiency
+        self._prompts = asked.phase == "prefill"
         self._shape = shape
         self._stage = stage
         self._step = step
         self.passes = passes  # micro-batches that follow each other, each of them such a step
-
-    @cached_property
-    def operations(self) -> tuple[Operation, ...]:
+        self.operations, self._between = self._kernels(asked)
         """What it does, in running order."""
-        if self._asked.small_steps == "separate":
-            return self._kernels
-        return tuple(op for op in self._kernels if op.kind != "small")
+        self.collectives = self._collectives(asked)
+        """What it exchanges with others, in running order."""
+        self.rows = self._timed(self.operations)
+        """Each operation at both roofs, all calls together."""
+        self.exchanges = [self._exchange(one) for one in self.collectives]
+        """Each collective over its links, all calls together."""
+        self.sums = self._sums()
+        """Sums over all operations and collectives."""
 
-    @cached_property
-    def _kernels(self) -> tuple[Operation, ...]:
-        """What it does, and the small kernels between if they are known to take time."""
-        asked = self._asked
-        apart = asked.small_steps == "separate" or asked.efficiency.kernel(SMALL) is not None
-        small_steps: SmallSteps = "separate" if apart else "fused"
+    def _kernels(self, asked: Estimate) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
+        """What it does, and unlisted small kernels between that are known to take time."""
+        listed = asked.small_steps == "separate"
+        between = not listed and self._efficiency.kernel(SMALL) is not None
+        small_steps: SmallSteps = "separate" if listed or between else "fused"
         found = forward(self._shape, self._step, asked.precision, small_steps=small_steps)
         if asked.weights_only:
             found = tuple(op.weights_only() for op in found if op.is_product)
-        passes = self.passes
-        once = is_zero(passes - 1)
-        return found if once else tuple(_repeated(op, passes) for op in found)
+        if not is_zero(self.passes - 1):
+            found = tuple(_repeated(op, self.passes) for op in found)
+        if not between:
+            return found, ()
+        small = tuple(op for op in found if op.kind == "small")
+        return tuple(op for op in found if op.kind != "small"), small
 
-    @cached_property
-    def collectives(self) -> tuple[Collective, ...]:
-        """What it exchanges with others, in running order."""
-        asked = self._asked
-        ways = asked.parallelism
+    def _collectives(self, asked: Estimate) -> tuple[Collective, ...]:
+        ways = self._parallelism
         if ways is SINGLE or ways.communication == "ignored" or asked.weights_only:
             return ()
         sends = self._stage < ways.pipeline - 1
         found = collectives(self._shape, self._step, asked.precision, ways, sends=sends)
         return tuple(_repeated(one, self.passes) for one in found)
 
-    @cached_property
-    def rows(self) -> list[OperationTime]:
-        """Each operation at both roofs, all calls together."""
-        return self._timed(self.operations)
-
     def _timed(self, operations: Iterable[Operation]) -> list[OperationTime]:
-        gpu, efficiency = self._asked.gpu, self._asked.efficiency
+        gpu, efficiency = self._gpu, self._efficiency
         peaks: dict[str, float] = {}
         bandwidth = gpu.memory_bandwidth
         ideal = efficiency is IDEAL
@@ -149,20 +150,16 @@ class Device:
                 roofline_time(compute=compute, memory=memory)
                 if ideal
                 else efficiency.kernel_time(
-                    gpu=gpu,
+                    op.kernel.name,
+                    gpu,
                     compute=compute,
                     memory=memory,
                     activations=memory_time(nbytes=op.activation_bytes, bandwidth=bandwidth),
-                    **op.kernel._asdict(),
+                    **op.sizes._asdict(),
                 )
             )
             rows.append(OperationTime(op, calls * compute, calls * memory, calls * time))
         return rows
-
-    @cached_property
-    def exchanges(self) -> list[CollectiveTime]:
-        """Each collective over its links, all calls together."""
-        return [self._exchange(one) for one in self.collectives]
 
     def _exchange(self, one: Collective) -> CollectiveTime:
         near = self._near(one)
@@ -178,7 +175,7 @@ class Device:
         if near > 1:
             # Stages far apart are joined as well: the links must reach all of them.
             joined = near if one.kind != "point-to-point" else self._in_node
-            link = self._asked.gpu.link_to(joined)
+            link = self._gpu.link_to(joined)
             if one.algorithm == "in-switch" and not link.reduces:
                 raise InvalidValueError(
                     "Parallelism.all_reduce: expected ring or one-shot, for the switch of "
@@ -187,7 +184,7 @@ class Device:
             time = self._leg_time(one.kind, inside, link, near)
             least = network_time(wire=least_inside, bandwidth=link.bandwidth)
         if near < one.group:
-            link = self._asked.network_link
+            link = self._network
             across = self._leg_time(one.kind, outside, link, one.group // near)
             time = maximum(time, across) if one.sends_to_all else time + across
             least = maximum(least, network_time(wire=least_outside, bandwidth=link.bandwidth))
@@ -195,20 +192,28 @@ class Device:
         return CollectiveTime(one, one.calls * wire, one.calls * time, one.calls * least)
 
     def _leg_time(self, kind: str, leg: Leg, link: Link, devices: int) -> Num:
-        expected = self._asked.efficiency.collective_time(
+        expected = self._efficiency.collective_time(
             kind, wire=leg.wire, others=devices - 1, bandwidth=link.among(devices)
         )
         return leg.hops * link.latency + expected
 
     @property
+    def _network(self) -> Link:
+        """What joins nodes."""
+        link = None if self._cluster is None else self._cluster.link
+        if link is None:
+            raise InvalidValueError("cluster: expected nodes that a network joins, got none")
+        return link
+
+    @property
     def _in_node(self) -> int:
         """Devices of the model in one node."""
-        ways, cluster = self._asked.parallelism, self._asked.cluster
+        ways, cluster = self._parallelism, self._cluster
         return ways.devices if cluster is None else min(ways.devices, cluster.per_node)
 
     def _near(self, one: Collective) -> int:
         """Devices of a collective's group that share a node."""
-        ways, cluster = self._asked.parallelism, self._asked.cluster
+        ways, cluster = self._parallelism, self._cluster
         if cluster is None or ways.devices <= cluster.per_node:
             return one.group
         if one.kind != "point-to-point":
@@ -220,15 +225,12 @@ class Device:
 
     def _near_at_best(self, one: Collective, near: int) -> int:
         """Devices of the group in its emptiest node, as many as can be: of 16 in nodes of 6, 5."""
-        cluster = self._asked.cluster
+        cluster = self._cluster
         if cluster is None or near == one.group or one.kind == "point-to-point":
             return near
         return one.group // max(2, -(-one.group // cluster.per_node))
 
-    @cached_property
-    def sums(self) -> Sums:
-        """Sums over all operations and collectives, in one pass."""
-        asked = self._asked
+    def _sums(self) -> Sums:
         time: Num = self._overhead
         compute: Num = 0
         least: Num = 0
@@ -254,7 +256,7 @@ class Device:
         if self.collectives:
             network = sum([row.time for row in self.exchanges])
             least_network = sum([row.least_time for row in self.exchanges])
-            beside = asked.parallelism.communication == "overlapped"
+            beside = self._parallelism.communication == "overlapped"
             time = maximum(time, network) if beside else time + network
         return Sums(
             time, compute, least, network, least_network,
@@ -269,7 +271,7 @@ class Device:
         hosts, versions, wiring. The parts add as squares. What no band is known of is taken to be
         exact.
         """
-        asked, efficiency = self._asked, self._asked.efficiency
+        efficiency = self._efficiency
         parts: dict[Band, Num] = {}
         for row in self.rows:
             kernel = efficiency.kernel(row.operation.kernel.name)
@@ -279,8 +281,7 @@ class Device:
             known = efficiency.collective(exchange.collective.kind)
             if known is not None and known.band is not None:
                 parts[known.band] = parts.get(known.band, 0) + exchange.time
-        prompts = asked.phase == "prefill"
-        whole = efficiency.prefill_band if prompts else efficiency.decode_band
+        whole = efficiency.prefill_band if self._prompts else efficiency.decode_band
         if whole is not None:
             parts[whole] = parts.get(whole, 0) + self.sums.time
         if not parts:
@@ -292,20 +293,19 @@ class Device:
     @property
     def _overhead(self) -> Num:
         """What all its passes take beside operations and collectives [s]."""
-        efficiency = self._asked.efficiency
+        efficiency = self._efficiency
         if efficiency is IDEAL:
             return 0
         each = efficiency.step_overhead + self._shape.layers * efficiency.block_overhead
         if efficiency.host is not None:
             each = each + efficiency.host.time(kernels=0, sequences=self._step.sequences)
-        unlisted = () if self._asked.small_steps == "separate" else self._kernels
-        between = self._timed(op for op in unlisted if op.kind == "small")
-        return each * self.passes + sum([row.time for row in between])
+        between = [row.time for row in self._timed(self._between)]
+        return each * self.passes + sum(between)
 
     @property
     def floor(self) -> Num:
         """What all its passes take at least, perfectly overlapped [s]."""
-        sums, gpu = self.sums, self._asked.gpu
+        sums, gpu = self.sums, self._gpu
         compulsory = sums.least_weight_bytes + sums.kv_bytes
         at_memory = memory_time(nbytes=compulsory, bandwidth=gpu.memory_bandwidth)
         at_roofs = roofline_time(compute=sums.least_compute_time, memory=at_memory)
@@ -340,6 +340,8 @@ def devices_of(asked: Estimate) -> tuple[Device, ...]:
 
 def step_time(asked: Estimate, devices: tuple[Device, ...]) -> Num:
     """From the first micro-batch's start to the last one's end, or to the next token [s]."""
+    if len(devices) == 1:
+        return devices[0].sums.time
     times = [device.sums.time for device in devices]
     return piped(times, devices[0].passes, repeats=asked.phase == "decode")
 
@@ -385,8 +387,9 @@ def slowest(devices: tuple[Device, ...]) -> Device:
 
 def slowest_sums(devices: tuple[Device, ...]) -> Sums:
     """The sums of the device that takes longest; of arrays, element by element."""
-    found, *others = (device.sums for device in devices)
-    for other in others:
+    found = devices[0].sums
+    for device in devices[1:]:
+        other = device.sums
         longer = other.time > found.time
         found = Sums(*(where(longer, b, a) for a, b in zip(found, other, strict=True)))
     return found

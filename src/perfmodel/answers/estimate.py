@@ -26,7 +26,7 @@ from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Flag, Origin, Source, Spec
 from perfmodel.machine.efficiency import IDEAL, Efficiency
-from perfmodel.machine.hardware import Cluster, GpuSpec, Link
+from perfmodel.machine.hardware import Cluster, GpuSpec
 from perfmodel.roofline import memory_time
 from perfmodel.work.collective import Collective
 from perfmodel.work.forward import SmallSteps
@@ -149,7 +149,7 @@ class Estimate(Spec):
         return slowest_sums(self._devices)
 
     @computed_field  # type: ignore[prop-decorator]
-    @property
+    @cached_property
     def time(self) -> float:
         """Operations one after another, each at its own roof (a sum of maxima) [s].
 
@@ -201,20 +201,6 @@ class Estimate(Spec):
         if (ways.pipeline, ways.micro_batches, len(groups)) == (1, None, 1):
             return self._device.floor  # type: ignore[no-any-return]
         return least_time(self)  # type: ignore[no-any-return]
-
-    @property
-    def network_link(self) -> Link:
-        """The network between nodes.
-
-        Raises
-        ------
-        InvalidValueError
-            If the devices stand in one node.
-        """
-        link = None if self.cluster is None else self.cluster.link
-        if link is None:
-            raise InvalidValueError("cluster: expected nodes that a network joins, got none")
-        return link
 
     @property
     def devices(self) -> int:

@@ -15,13 +15,38 @@ OperationKind: TypeAlias = Literal["embedding", "linear", "experts", "attention"
 
 
 class Kernel(NamedTuple):
-    """Which kernel an operation runs as, and the sizes that its speed depends on.
+    """Which kernel an operation runs as, and what its sizes follow from."""
 
-    Bytes and FLOPs say how fast it can go; these say how far below that a kernel stays.
+    kind: str = ""
+    """What it does, as ``"matrix"``; empty: nothing that engines have a kernel of its own for."""
+    recipe: str = ""
+    """What is stored and computed in, as ``"fp8-block"``; empty: its bytes alone count."""
+    inner: Num = 0
+    """Elements that each output of a product sums over [1]."""
+    heads: Num = 0
+    """Heads of attention, of which each is worked through by itself [1]."""
+    rows: Num | None = None
+    """Rows of a product, or blocks of queries of one head; None: one a token [1]."""
+    launches: Num = 1
+    """Kernels of this name that it counts as: the two products of experts are one [1]."""
+
+    @property
+    def name(self) -> str:
+        """Kind and recipe, as ``"matrix.fp8-block"``; the kind alone where there is no other."""
+        return f"{self.kind}.{self.recipe}" if self.recipe else self.kind
+
+
+PLAIN: Final = Kernel()
+SMALL: Final = "small"  # the kernel of a norm, a residual addition or an activation
+_BETWEEN: Final = Kernel(SMALL)
+
+
+class Sizes(NamedTuple):
+    """The sizes that the speed of a kernel depends on.
+
+    Bytes and FLOPs say how fast it can go; these say how far below that it stays.
     """
 
-    name: str = ""
-    """What is multiplied, stored and computed in, as ``"matrix.fp8-block"``; empty: no such."""
     inner: Num = 0
     """Elements that each output sums over; of decode attention, the mean context [1]."""
     prepared: Num = 0
@@ -31,12 +56,7 @@ class Kernel(NamedTuple):
     exponentials: Num = 0
     """Exponentials of a softmax: query and key pairs of all heads [1]."""
     launches: Num = 1
-    """Kernels of this name that it counts as: the two products of experts are one [1]."""
-
-
-PLAIN: Final = Kernel()
-SMALL: Final = "small"  # the kernel of a norm, a residual addition or an activation
-_BETWEEN: Final = Kernel(SMALL)
+    """Kernels that it counts as [1]."""
 
 
 class Operation(Spec):
@@ -94,6 +114,21 @@ class Operation(Spec):
         """Arithmetic intensity [FLOP/B]."""
         return self.flops / self.nbytes
 
+    @property
+    def sizes(self) -> Sizes:
+        """What the speed of its kernel depends on, worked out where an efficiency asks."""
+        kernel = self.kernel
+        if not kernel.recipe:
+            return Sizes()
+        rows = self.tokens if kernel.rows is None else kernel.rows
+        if self.is_product:
+            # A layer's experts prepare their rows once, for both of their products.
+            prepared = kernel.launches * rows * kernel.inner
+            return Sizes(kernel.inner, prepared, launches=kernel.launches)
+        if kernel.rows is None:  # decode: the values of a context are summed over its tokens
+            return Sizes(inner=self.pairs / rows, tiles=kernel.heads * rows)
+        return Sizes(tiles=kernel.heads * rows, exponentials=kernel.heads * self.pairs)
+
     def weights_only(self) -> Self:
         """The same operation with nothing but its weights to move."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
@@ -147,8 +182,7 @@ class MatrixCost(NamedTuple):
     weight_bytes: Num  # B
     token_bytes: Num  # B, inputs and outputs of one token
     compute: str
-    recipe: str  # what it is stored and computed in
-    inner: Num  # 1
+    kernel: Kernel
 
 
 def matrix_cost(matrix: Matrix, formats: MatrixFormats) -> MatrixCost:
@@ -157,8 +191,8 @@ def matrix_cost(matrix: Matrix, formats: MatrixFormats) -> MatrixCost:
     weights = inner * outer
     token_bytes = formats.inputs.nbytes(inner, 1) + formats.outputs.nbytes(outer, 1)
     weight_bytes = formats.weights.nbytes(weights, outer)
-    compute, recipe = formats.compute, formats.recipe
-    return MatrixCost(name, weights, weight_bytes, token_bytes, compute, recipe, inner)
+    kernel = Kernel("matrix", formats.recipe, inner)
+    return MatrixCost(name, weights, weight_bytes, token_bytes, formats.compute, kernel)
 
 
 def grouped(cost: MatrixCost, groups: Num) -> MatrixCost:
@@ -172,7 +206,7 @@ def grouped(cost: MatrixCost, groups: Num) -> MatrixCost:
 
 def product(cost: MatrixCost, *, tokens: Num, calls: Num = 1) -> Operation:
     """So many tokens through a matrix whose cost is known."""
-    name, weights, weight_bytes, token_bytes, compute, recipe, inner = cost
+    name, weights, weight_bytes, token_bytes, compute, kernel = cost
     return Operation.trusted(
         name=name,
         kind="linear",
@@ -186,7 +220,7 @@ def product(cost: MatrixCost, *, tokens: Num, calls: Num = 1) -> Operation:
         tokens=tokens,
         weights=weights,
         pairs=0,
-        kernel=Kernel("matrix." + recipe, inner, tokens * inner),
+        kernel=kernel,
     )
 
 

@@ -276,11 +276,7 @@ class Attention(Layer):
             weights=0,
             pairs=twice_pairs / 2,
             kernel=attention_kernel(
-                step,
-                precision,
-                heads=passes * self.heads,
-                kv_heads=passes * self.kv_heads,
-                pairs=twice_pairs / 2,
+                step, precision, heads=passes * self.heads, kv_heads=passes * self.kv_heads
             ),
         )
 

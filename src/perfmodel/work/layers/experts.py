@@ -16,7 +16,7 @@ from perfmodel.base.spec import Count, CountOrZero, Flag, NonNegative, quantity
 from perfmodel.work.collective import Collective
 from perfmodel.work.layers.feedforward import activation_step
 from perfmodel.work.layers.layer import Layer
-from perfmodel.work.operation import Kernel, Matrix, MatrixCost, Operation, product
+from perfmodel.work.operation import Matrix, MatrixCost, Operation, product
 from perfmodel.work.parallel import Parallelism
 from perfmodel.work.step import Step
 
@@ -370,6 +370,6 @@ def routed(cost: MatrixCost, touched: Touched, *, rows: Num, tokens: Num, calls:
         tokens=tokens,
         weights=touched.expected * cost.weights,
         pairs=0,
-        # The products of a layer's experts are one kernel, which sorts their rows once.
-        kernel=Kernel("experts." + cost.recipe, cost.inner, rows * cost.inner / 2, launches=0.5),
+        # The products of a layer's experts are one kernel.
+        kernel=cost.kernel._replace(kind="experts", rows=rows, launches=0.5),
     )

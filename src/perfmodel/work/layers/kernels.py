@@ -12,26 +12,19 @@ from perfmodel.work.step import Step
 _QUERIES: Final = 128  # of one head, that a kernel works on together
 
 
-def attention_kernel(
-    step: Step, precision: Precision, *, heads: Num, kv_heads: Num, pairs: Num
-) -> Kernel:
-    """Attention over keys and values; pairs are those of one head."""
+def attention_kernel(step: Step, precision: Precision, *, heads: Num, kv_heads: Num) -> Kernel:
+    """Attention over keys and values."""
     if _decodes(step):
-        sequences = step.sequences
-        return Kernel(
-            f"decode-attention.{_cached(precision)}",
-            inner=pairs / sequences,  # the values of a context are summed over its tokens
-            tiles=kv_heads * sequences,
-        )
+        return Kernel("decode-attention", _cached(precision), heads=kv_heads)
     computed = "fp8" if precision.attention == "fp8" else "bf16"
-    return _prefill(f"prefill-attention.{computed}", step, heads, pairs)
+    return Kernel("prefill-attention", computed, heads=heads, rows=_blocks(step))
 
 
-def latent_kernel(step: Step, precision: Precision, *, heads: Num, pairs: Num) -> Kernel:
+def latent_kernel(step: Step, precision: Precision, *, heads: Num) -> Kernel:
     """Attention over latents, which all heads share."""
     if _decodes(step):
-        return Kernel(f"latent-decode.{_cached(precision)}", tiles=step.sequences)
-    return _prefill(f"latent-prefill.{_cached(precision)}", step, heads, pairs)
+        return Kernel("latent-decode", _cached(precision), heads=1)
+    return Kernel("latent-prefill", _cached(precision), heads=heads, rows=_blocks(step))
 
 
 def _decodes(step: Step) -> bool:
@@ -42,6 +35,5 @@ def _cached(precision: Precision) -> str:
     return "bf16" if precision.kv.bits >= 16 else "fp8"
 
 
-def _prefill(name: str, step: Step, heads: Num, pairs: Num) -> Kernel:
-    tiles = heads * sum([g.count * ceil_div(g.new, _QUERIES) for g in step.groups])
-    return Kernel(name, tiles=tiles, exponentials=heads * pairs)
+def _blocks(step: Step) -> Num:
+    return sum([group.count * ceil_div(group.new, _QUERIES) for group in step.groups])

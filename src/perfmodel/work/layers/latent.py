@@ -17,7 +17,7 @@ from perfmodel.work.layers.indexer import Indexer
 from perfmodel.work.layers.kernels import latent_kernel
 from perfmodel.work.layers.layer import Layer, norm_params, norm_step
 from perfmodel.work.layers.reach import Reach
-from perfmodel.work.operation import Kernel, Matrix, Operation, product
+from perfmodel.work.operation import Matrix, Operation, product
 from perfmodel.work.step import Group, Step
 
 Form: TypeAlias = Literal["auto", "absorbed", "expanded"]
@@ -203,7 +203,7 @@ class LatentAttention(Layer):
             tokens=rows,
             weights=up.weights,
             pairs=0,
-            kernel=Kernel("matrix." + up.recipe, up.inner, rows * up.inner),
+            kernel=up.kernel,
         )
         yield Operation.trusted(
             name=self.title,
@@ -219,7 +219,7 @@ class LatentAttention(Layer):
             tokens=tokens,
             weights=0,
             pairs=pairs,
-            kernel=latent_kernel(step, precision, heads=self.heads, pairs=pairs),
+            kernel=latent_kernel(step, precision, heads=self.heads),
         )
         yield product(output, tokens=tokens, calls=calls)
 
