@@ -44,8 +44,9 @@ def placed(model: ModelShape, gpu: GpuSpec | Cluster, parallelism: Parallelism) 
     cluster = gpu if isinstance(gpu, Cluster) else None
     chip = gpu.gpu if isinstance(gpu, Cluster) else gpu
     check_gpu(chip)
-    if parallelism is not SINGLE:
-        checked_kind("parallelism", parallelism, Parallelism, "pm.Parallelism(tensor=8)")
+    if parallelism is SINGLE:
+        return Place(chip, cluster, SINGLE)
+    checked_kind("parallelism", parallelism, Parallelism, "pm.Parallelism(tensor=8)")
     if parallelism == SINGLE:
         return Place(chip, cluster, SINGLE)
     if cluster is not None:

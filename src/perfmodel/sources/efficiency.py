@@ -93,12 +93,12 @@ def resolve_efficiency(given: EfficiencyLike, gpu: GpuSpec, engine: str | None) 
     InvalidValueError
         If it is neither an efficiency nor one of the two names.
     """
-    if engine is not None or given == "auto":
+    if engine is not None:
         return efficiency(gpu, engine=engine)
     if isinstance(given, Efficiency):
         return given
     checked_choice("efficiency", given, ("auto", "ideal"))
-    return IDEAL
+    return efficiency(gpu) if given == "auto" else IDEAL
 
 
 def _engine(engine: str) -> str:

@@ -150,7 +150,7 @@ def _held_by(model: ModelShape, gpu: GpuSpec, step: Step, precision: Precision) 
     return DeviceMemory.trusted(
         precision=precision.name,
         weights=model.weight_bytes(precision),
-        kv=sum(model.cache_of(group, precision) for group in step.groups),
+        kv=sum([model.cache_of(group, precision) for group in step.groups]),
         state=step.sequences * model.state_bytes(precision),
         capacity=gpu.capacity,
         capacity_kind=gpu.capacity_kind,
