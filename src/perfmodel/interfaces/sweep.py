@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MAX_POINTS: Final = 10_000_000
-_BLOCK: Final = 2**14  # configurations that are computed at once
+_BLOCK: Final = 2**15  # configurations that are computed at once
 _COLUMNS: Final = ("time", "floor", "bound", "tokens_per_second", "flops", "bytes")
 
 
