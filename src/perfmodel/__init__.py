@@ -10,28 +10,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from perfmodel.answers.compare import Comparison, compare
 from perfmodel.answers.estimate import Estimate
-from perfmodel.answers.generate import Generation, generate
-from perfmodel.answers.growth import KvGrowth, kv_growth
-from perfmodel.answers.holding.policies import MemoryPolicy
 from perfmodel.answers.holding.record import DeviceMemory, Remedy
-from perfmodel.answers.memory import (
-    max_batch,
-    max_context,
-    max_tokens,
-    memory,
-    min_capacity,
-    min_devices,
-)
-from perfmodel.answers.ridges import (
-    critical_context,
-    gemm_ridge_batch,
-    ridge_batch,
-    ridge_intensity,
-    roof,
-    step_ridge_batch,
-)
 from perfmodel.answers.steps import decode, estimate, prefill
 from perfmodel.base import errors, units
 from perfmodel.base.formats import Format
@@ -48,7 +28,6 @@ from perfmodel.machine.forms import AllReduceForm, HostForm, KernelForm, Prefill
 from perfmodel.machine.hardware import Cluster, GpuSpec, Link, PeakFlops
 from perfmodel.sources.catalog import gpu, gpus, model, models, read_gpu
 from perfmodel.sources.efficiency import efficiency, engines
-from perfmodel.sources.prices import Price, prices, read_prices
 from perfmodel.work import layers
 from perfmodel.work.collective import Collective
 from perfmodel.work.forward import forward
@@ -68,10 +47,31 @@ from perfmodel.work.step import Group, Step
 
 if TYPE_CHECKING:
     import perfmodel.interfaces.symbolic as symbolic
+    from perfmodel.answers.compare import Comparison, compare
+    from perfmodel.answers.generate import Generation, generate
+    from perfmodel.answers.growth import KvGrowth, kv_growth
     from perfmodel.answers.holding.layout import KvLayout, kv_layout
+    from perfmodel.answers.holding.policies import MemoryPolicy
     from perfmodel.answers.holding.pool import KvPool, kv_pool
+    from perfmodel.answers.memory import (
+        max_batch,
+        max_context,
+        max_tokens,
+        memory,
+        min_capacity,
+        min_devices,
+    )
+    from perfmodel.answers.ridges import (
+        critical_context,
+        gemm_ridge_batch,
+        ridge_batch,
+        ridge_intensity,
+        roof,
+        step_ridge_batch,
+    )
     from perfmodel.interfaces.sweep import Sweep, sweep
     from perfmodel.sources.huggingface import read_hf, read_precision
+    from perfmodel.sources.prices import Price, prices, read_prices
 
 __version__ = "0.1.0"
 
@@ -158,24 +158,31 @@ __all__ = [
     "units",
 ]
 
-# What needs NumPy or SymPy, pools, and the families of models are imported when first asked for.
+# Imported when first asked for: what needs NumPy or SymPy, the families of models, and all answers
+# but a step's.
 _LAZY = {
-    "KvLayout": "perfmodel.answers.holding.layout",
-    "KvPool": "perfmodel.answers.holding.pool",
-    "Sweep": "perfmodel.interfaces.sweep",
-    "kv_layout": "perfmodel.answers.holding.layout",
-    "kv_pool": "perfmodel.answers.holding.pool",
-    "read_hf": "perfmodel.sources.huggingface",
-    "read_precision": "perfmodel.sources.huggingface",
-    "sweep": "perfmodel.interfaces.sweep",
-    "symbolic": "perfmodel.interfaces.symbolic",
+    "perfmodel.answers.compare": "Comparison compare",
+    "perfmodel.answers.generate": "Generation generate",
+    "perfmodel.answers.growth": "KvGrowth kv_growth",
+    "perfmodel.answers.holding.layout": "KvLayout kv_layout",
+    "perfmodel.answers.holding.policies": "MemoryPolicy",
+    "perfmodel.answers.holding.pool": "KvPool kv_pool",
+    "perfmodel.answers.memory": "max_batch max_context max_tokens memory min_capacity min_devices",
+    "perfmodel.answers.ridges": (
+        "critical_context gemm_ridge_batch ridge_batch ridge_intensity roof step_ridge_batch"
+    ),
+    "perfmodel.interfaces.sweep": "Sweep sweep",
+    "perfmodel.interfaces.symbolic": "symbolic",
+    "perfmodel.sources.huggingface": "read_hf read_precision",
+    "perfmodel.sources.prices": "Price prices read_prices",
 }
+_WHERE = {name: module for module, names in _LAZY.items() for name in names.split()}
 
 
 def __getattr__(name: str) -> object:
-    if name not in _LAZY:
+    if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    module = importlib.import_module(_LAZY[name])
+    module = importlib.import_module(_WHERE[name])
     found = module if name == "symbolic" else getattr(module, name)
     globals()[name] = found
     return found

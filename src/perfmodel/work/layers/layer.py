@@ -1,7 +1,6 @@
 """What every kind of layer answers, and the norms that stand before and after it."""
 
-from __future__ import annotations
-
+# Annotations are not postponed here: Pydantic would evaluate those of Layer for every kind of it.
 from abc import abstractmethod
 from collections.abc import Iterable
 from functools import cached_property
