@@ -22,7 +22,7 @@ _PLAIN = frozenset({int, float})
 
 def is_plain(*numbers: Num) -> bool:
     """Whether all are ordinary Python numbers, so that they can be validated."""
-    return all(type(x) in _PLAIN for x in numbers)
+    return _PLAIN.issuperset(map(type, numbers))
 
 
 def is_zero(x: Num) -> bool:

@@ -222,8 +222,9 @@ class GpuSpec(Spec):
         >>> GpuSpec(name="x", memory_bandwidth=1e12, peak_flops={"bf16": 1e14}).peak("bf16")
         100000000000000.0
         """
-        known = isinstance(compute, str) and compute in PeakFlops.model_fields
-        found: float | None = getattr(self.peak_flops, compute) if known else None
+        peaks = vars(self.peak_flops)
+        known = isinstance(compute, str) and compute in peaks
+        found: float | None = peaks[compute] if known else None
         if found is None:
             has, wanted = ", ".join(self.peak_flops.formats), compute if known else shown(compute)
             message = f"{self.name} has no {wanted} peak; it has: {has}"

@@ -73,7 +73,7 @@ class DeviceMemory(Spec):
     def needed(self) -> float:
         """Weights, KV cache and state together, and what else the policy counts [B]."""
         if self.paged is None:
-            return self.weights + self.kv + self.state
+            return self.weights + self.state + self.kv  # what depends on the context last
         return self.weights + self.paged + self.activations + self.reserve
 
     @property
