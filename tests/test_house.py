@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 import sys
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -167,6 +169,12 @@ def test_nothing_prints(module):
         assert called not in {"print", "sys.stdout.write"}, f"{where(module)}:{node.lineno}"
 
 
+def test_an_import_brings_the_answers_of_a_step_and_no_others():
+    loaded = run("import perfmodel, sys; sys.stdout.write(' '.join(sys.modules))").split()
+    answers = {name.removeprefix("perfmodel.answers.") for name in loaded if ".answers." in name}
+    assert answers == {"_asked", "_device", "estimate", "holding", "holding.record", "steps"}
+
+
 # -- one arithmetic --------------------------------------------------------------------------------
 
 
@@ -195,7 +203,33 @@ def test_the_question_about_kinds_is_recognized():
     assert sum(asks_a_kind(node) for node in ast.walk(tree(module))) > 3
 
 
+def test_a_roof_asks_for_no_sizes_of_kernels(monkeypatch):
+    def never(_: pm.Operation) -> None:
+        raise AssertionError("asked for sizes")
+
+    monkeypatch.setattr(pm.Operation, "sizes", property(never))
+    model, chip = pm.model("deepseek-v3"), pm.gpu("h100-sxm")
+    pm.decode(model, chip, batch=4, context=100)
+    with pytest.raises(AssertionError, match="asked for sizes"):
+        pm.decode(model, chip, batch=4, context=100, efficiency="auto")
+
+
 # -- records ---------------------------------------------------------------------------------------
+
+
+def test_an_estimate_goes_with_the_last_that_holds_it():
+    # In a cycle, arrays would stay until the collector comes by.
+    gc.disable()
+    try:
+        ways = pm.Parallelism(pipeline=2)
+        model, chip = pm.model("llama-3.1-8b"), pm.gpu("h100-sxm")
+        found = pm.decode(model, chip, batch=4, context=100, parallelism=ways)
+        assert found.floor < found.time
+        held = [weakref.ref(found), *map(weakref.ref, found._devices)]
+        del found
+        assert not [one for one in held if one() is not None]
+    finally:
+        gc.enable()
 
 
 def specs(of: type[Spec] = Spec) -> Iterator[type[Spec]]:
