@@ -49,6 +49,7 @@ NEAREST = {
 # Quick ones first, and those that notice much.
 THEN = (
     "test_witnesses.py",
+    "test_efficiency.py",
     "test_parallel.py",
     "test_memory.py",
     "test_experts.py",
@@ -381,6 +382,24 @@ MUTANTS = (
         "machine/efficiency.py",
         "return found - (1 - launches) * form.launch",
         "return found",
+    ),
+    Mutant(
+        "experts prepare their rows for each of their products",
+        OPERATION,
+        "prepared = kernel.launches * rows * kernel.inner",
+        "prepared = rows * kernel.inner",
+    ),
+    Mutant(
+        "decode attention sums over all contexts",
+        OPERATION,
+        "inner=self.pairs / rows",
+        "inner=self.pairs",
+    ),
+    Mutant(
+        "all heads share the exponentials of one",
+        OPERATION,
+        "exponentials=kernel.heads * self.pairs",
+        "exponentials=self.pairs",
     ),
     Mutant(
         "a form lets a kernel beat its roof",

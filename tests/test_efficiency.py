@@ -185,3 +185,25 @@ def test_the_products_of_experts_are_launched_once():
     late = pm.decode(mixtral, H100, batch=1, context=1, precision="bf16", efficiency=known)
     ideal = pm.decode(mixtral, H100, batch=1, context=1, precision="bf16")
     assert math.isclose(late.time - ideal.time, 32 * 30e-6, rel_tol=1e-9)
+
+
+def test_the_sizes_of_kernels_by_hand():
+    step = pm.Step(groups=(pm.Group(count=3, new=1, past=99), pm.Group(count=1, new=1, past=299)))
+    sizes = {op.name: op.sizes for op in pm.forward(pm.model("mixtral-8x7b"), step, "bf16")}
+    assert (sizes["qkv"].inner, sizes["qkv"].prepared) == (4096, 4 * 4096)
+    # Each of four tokens goes to two experts; their two products prepare a row once together.
+    experts = sizes["experts_up"], sizes["experts_down"]
+    assert [size.prepared for size in experts] == [4 * 2 * 4096 / 2, 4 * 2 * 14336 / 2]
+    assert sum(size.launches for size in experts) == 1
+    # Contexts of 100, 100, 100 and 300 tokens; eight KV heads of four sequences.
+    assert (sizes["attention"].inner, sizes["attention"].tiles) == (600 / 4, 8 * 4)
+    assert sizes["embedding"] == type(sizes["qkv"])()
+
+
+def test_the_sizes_of_prefill_kernels_by_hand():
+    # Two prompts of 129 tokens: two blocks of at most 128 queries each, for each of 32 heads.
+    step = pm.Step(groups=(pm.Group(count=2, new=129),))
+    sizes = {op.name: op.sizes for op in pm.forward(LLAMA, step, "bf16")}
+    assert sizes["attention"].tiles == 32 * 2 * 2
+    assert sizes["attention"].exponentials == 32 * 2 * 129 * 130 / 2
+    assert sizes["attention"].inner == 0
