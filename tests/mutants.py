@@ -464,7 +464,7 @@ MUTANTS = (
     Mutant(
         "KV is left out of memory",
         "answers/holding/record.py",
-        "self.weights + self.kv + self.state",
+        "self.weights + self.state + self.kv",
         "self.weights",
     ),
     Mutant(
