@@ -12,7 +12,7 @@ from perfmodel.machine.efficiency import IDEAL, Band
 from perfmodel.machine.hardware import Link
 from perfmodel.roofline import compute_time, memory_time, network_time, roofline_time
 from perfmodel.work.collective import Collective, Leg
-from perfmodel.work.forward import SmallSteps, forward
+from perfmodel.work.forward import between, forward
 from perfmodel.work.operation import SMALL, Operation
 from perfmodel.work.parallel import SINGLE, cut
 from perfmodel.work.shape import ModelShape
@@ -100,7 +100,7 @@ class Device:
         self._stage = stage
         self._step = step
         self.passes = passes  # micro-batches that follow each other, each of them such a step
-        self.operations, self._between = self._kernels(asked)
+        self.operations = self._operations(asked)
         """What it does, in running order."""
         self.collectives = self._collectives(asked)
         """What it exchanges with others, in running order."""
@@ -108,23 +108,34 @@ class Device:
         """Each operation at both roofs, all calls together."""
         self.exchanges = [self._exchange(one) for one in self.collectives]
         """Each collective over its links, all calls together."""
+        self._between = self._unlisted(asked)
         self.sums = self._sums()
         """Sums over all operations and collectives."""
 
-    def _kernels(self, asked: Estimate) -> tuple[tuple[Operation, ...], tuple[Operation, ...]]:
-        """What it does, and unlisted small kernels between that are known to take time."""
-        listed = asked.small_steps == "separate"
-        between = not listed and self._efficiency.kernel(SMALL) is not None
-        small_steps: SmallSteps = "separate" if listed or between else "fused"
-        found = forward(self._shape, self._step, asked.precision, small_steps=small_steps)
+    def _operations(self, asked: Estimate) -> tuple[Operation, ...]:
+        found = forward(self._shape, self._step, asked.precision, small_steps=asked.small_steps)
         if asked.weights_only:
             found = tuple(op.weights_only() for op in found if op.is_product)
-        if not is_zero(self.passes - 1):
-            found = tuple(_repeated(op, self.passes) for op in found)
-        if not between:
-            return found, ()
-        small = tuple(op for op in found if op.kind == "small")
-        return tuple(op for op in found if op.kind != "small"), small
+        once = is_zero(self.passes - 1)
+        return found if once else tuple(_repeated(op, self.passes) for op in found)
+
+    def _unlisted(self, asked: Estimate) -> Num:
+        """Small kernels between the others, where they are not listed but take time [s]."""
+        efficiency, listed = self._efficiency, asked.small_steps == "separate"
+        if listed or asked.weights_only or efficiency.kernel(SMALL) is None:
+            return 0
+        small = between(self._shape, asked.precision)
+        # Their arithmetic never binds: a few FLOPs on each byte.
+        return efficiency.kernel_time(
+            SMALL,
+            self._gpu,
+            compute=0,
+            memory=memory_time(
+                nbytes=small.token_bytes * self._step.tokens * self.passes,
+                bandwidth=self._gpu.memory_bandwidth,
+            ),
+            launches=small.launches * self.passes,
+        )
 
     def _collectives(self, asked: Estimate) -> tuple[Collective, ...]:
         ways = self._parallelism
@@ -299,8 +310,7 @@ class Device:
         each = efficiency.step_overhead + self._shape.layers * efficiency.block_overhead
         if efficiency.host is not None:
             each = each + efficiency.host.time(kernels=0, sequences=self._step.sequences)
-        between = [row.time for row in self._timed(self._between)]
-        return each * self.passes + sum(between)
+        return each * self.passes + self._between
 
     @property
     def floor(self) -> Num:

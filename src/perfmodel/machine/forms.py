@@ -151,7 +151,8 @@ class KernelForm(Spec):
         ahead = self.launch + self.fill * inner + self.prepare * inputs / self.memory
         apart = 0 if self.activation is None else activations
         busy = joined(compute / self.compute, (memory - apart) / self.memory, self.exponent)
-        busy = joined(busy, self.tile * tiles, self.exponent)
+        if self.tile:
+            busy = joined(busy, self.tile * tiles, self.exponent)
         if self.activation is not None:
             busy = busy + activations / self.activation
         return ahead + maximum(busy, maximum(compute, memory))

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal, TypeAlias
+from typing import Final, Literal, NamedTuple, TypeAlias
 
-from perfmodel.base._num import is_zero
+from perfmodel.base._num import Num, is_zero
 from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import checked_choice, checked_kind
 from perfmodel.work.layers.layer import norm_step
 from perfmodel.work.operation import Operation
 from perfmodel.work.shape import ModelShape
-from perfmodel.work.step import Step
+from perfmodel.work.step import Group, Step
 
 SmallSteps: TypeAlias = Literal["fused", "separate"]
+
+_TOKEN: Final = Step.trusted(
+    groups=(Group.trusted(count=1, new=1, past=0, logits=1, shared_past=0),)
+)
 
 
 def forward(
@@ -66,6 +70,25 @@ def forward(
         model.require_positions(group.context)
     formats = model.resolve_precision(precision)
     return tuple(running(model, step, formats, small_steps == "separate"))
+
+
+class Between(NamedTuple):
+    """The small kernels of a pass together: norms, residual additions and activations."""
+
+    launches: Num
+    """How many there are [1]."""
+    token_bytes: Num
+    """What each token makes them move [B]."""
+
+
+def between(model: ModelShape, precision: Precision) -> Between:
+    """The small kernels between the others, each of which moves so much a token."""
+    known = model.between
+    if precision not in known:
+        small = [op for op in running(model, _TOKEN, precision, True) if op.kind == "small"]
+        launches = sum([op.calls for op in small])
+        known[precision] = Between(launches, sum([op.calls * op.activation_bytes for op in small]))
+    return known[precision]
 
 
 def running(

@@ -317,6 +317,11 @@ class ModelShape(Spec):
         return self.params - tables  # type: ignore[no-any-return]
 
     @cached_property
+    def between(self) -> dict[Precision, Any]:
+        """What ``forward.between`` has found out, by precision."""
+        return {}
+
+    @cached_property
     def distinct_layers(self) -> tuple[tuple[int, Layer], ...]:
         """Each distinct layer once, with how many there are, in the order they first run.
 
