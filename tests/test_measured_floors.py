@@ -83,7 +83,7 @@ def read_and_written_whole(_: Reach, group: pm.Group) -> int:
     return 2 * group.count * (group.past + group.new)
 
 
-def every_expert(experts: int, top_k: int, tokens: int, *, choices: int) -> Touched:
+def every_expert(experts: int, top_k: int, tokens: int, *, choices: int, skew: float) -> Touched:
     return Touched(least=experts, expected=experts, most=experts)
 
 

@@ -65,7 +65,7 @@ class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind, polic
     .limit
     .needed
     .shortfall(self)
-class Efficiency(compute, memory, call_overhead, step_overhead, exponent, link, kernels, collectives, host, block_overhead, engine, known, origins)
+class Efficiency(compute, memory, call_overhead, step_overhead, exponent, link, kernels, collectives, host, block_overhead, decode_band, prefill_band, engine, known, origins)
     .collective(self, kind)
     .collective_time(self, kind, *, wire, others, bandwidth)
     .kernel(self, name)
@@ -210,7 +210,7 @@ class MemoryPolicy(name, share_of, fraction, reserve, peak, step_tokens, logits,
     .pool_bytes(self, *, total, weights, activations=0.0, reserve=None)
     .preset(cls, name, /, **changes)
     .tokens_of_block(self, latent)
-class MixtureOfExperts(norm, post_norm, scalars, reused, variant, kind, experts, top_k, width, gated, shared_width, shared_gate, zero_experts, latent, router_width, spread, gathered, router_bias, bias, shared_bias)
+class MixtureOfExperts(norm, post_norm, scalars, reused, variant, kind, experts, top_k, width, gated, shared_width, shared_gate, zero_experts, latent, router_width, spread, gathered, router_bias, skew, bias, shared_bias)
     .DIVIDED
     .LACKS
     .REPEATED
@@ -242,6 +242,7 @@ class MixtureOfExperts(norm, post_norm, scalars, reused, variant, kind, experts,
     .weight_bytes(self, hidden, precision)
 class ModelShape(name, hidden, vocab, blocks, mtp, tower_params, embedding, head, max_context, precision, origins)
     .active_params
+    .between
     .cache_by_kind(self, context, precision=None)
     .cache_bytes(self, context, precision=None)
     .cache_of(self, group, precision)

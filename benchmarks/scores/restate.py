@@ -174,13 +174,16 @@ def _collective(row: Row) -> Record:
     if row["library"] != "NCCL" and "graph" not in row["kernel_source"]:
         raise LeftOutError("timed with its launch by the host")
     engine = "" if row["library"] == "NCCL" else row["backend"]
-    return _record(
+    record = _record(
         "collective",
         model=f"{_COLLECTIVES[row['op']]} wire={round(float(row['wire_bytes']))}",
         tensor=int(row["num_gpus"]),
         **{**_timed(row), "engine": engine},
         **_seconds(row),
     )
+    if record.gpu == "l40s" and record.tensor > 2:
+        raise LeftOutError("L40S that share one path across sockets", record)
+    return record
 
 
 # -- batches and single streams --------------------------------------------------------------------

@@ -95,7 +95,7 @@ class Device:
         self._cluster = asked.cluster
         self._parallelism = asked.parallelism
         self._efficiency = asked.efficiency
-        self._prompts = asked.phase == "prefill"
+        self._prompts = not any(is_zero(group.new - 1) for group in step.groups)
         self._shape = shape
         self._stage = stage
         self._step = step
