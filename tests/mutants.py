@@ -929,6 +929,36 @@ MUTANTS = (
         "if self.low_per_hour > self.high_per_hour:",
         "if self.low_per_hour < 0:",
     ),
+    Mutant(
+        "the first token of a skewed choice meets no expert",
+        EXPERTS,
+        "missed = sum([(1 - p) ** tokens for",
+        "missed = sum([(1 - p) ** (tokens - 1) for",
+    ),
+    Mutant(
+        "small kernels of one layer stand for those of all",
+        "work/forward.py",
+        "sum([op.calls * op.activation_bytes for op in small])",
+        "sum([op.activation_bytes for op in small])",
+    ),
+    Mutant(
+        "prompts are as sure as tokens",
+        DEVICE,
+        "efficiency.prefill_band if self._prompts else",
+        "efficiency.decode_band if self._prompts else",
+    ),
+    Mutant(
+        "no kernel is carried over from other chips",
+        "sources/efficiency.py",
+        "near = tables if kind in carried",
+        "near = tables[:1] if kind in carried",
+    ),
+    Mutant(
+        "kernels are launched as on other chips",
+        "sources/efficiency.py",
+        '{"launch": table["launches"] * form["launch"]}',
+        '{"launch": form["launch"]}',
+    ),
 )
 
 

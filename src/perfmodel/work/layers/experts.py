@@ -312,9 +312,8 @@ def touched(experts: Num, top_k: Num, tokens: Num, *, choices: Num, skew: float 
     chosen = top_k if is_zero(choices - experts) else top_k * experts / choices
     idle = experts - chosen
     if skew:
-        missed = sum(
-            [(1 - p) ** tokens for p in _chances(int(experts), float(chosen), float(skew))]
-        )
+        chances = _chances(int(experts), float(chosen), float(skew))
+        missed = sum([(1 - p) ** tokens for p in chances])
     else:
         missed = 0 if is_zero(idle) else idle * (1 - top_k / choices) ** (tokens - 1)
     return Touched(
