@@ -1,86 +1,37 @@
-"""Robust fits of the library's own forms, and what they miss on shapes that they have not seen."""
+"""Tables of kernels as problems for the library's own fits, and which rows are for tests."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 from zlib import crc32
 
-import numpy as np
 import pandas as pd
-from scipy.optimize import least_squares
 
-from perfmodel.base.spec import Spec
-
-Array: TypeAlias = Any
-SOFT: Final = 0.1  # errors far above this count by their size, not by its square
-
-
-class Free(NamedTuple):
-    """A parameter to find: from where, between which bounds."""
-
-    start: float
-    low: float
-    high: float
+from perfmodel.answers.calibrating import kinds
+from perfmodel.answers.calibrating.fitting import Array, Free, fitted
 
 
 class Problem(NamedTuple):
-    """A form of the library, what is found, what is fixed, and the columns that it reads."""
+    """A problem of the library, and the columns that its form reads."""
 
-    form: type[Spec]
-    free: Mapping[str, Free]
-    fixed: Mapping[str, Any]
+    asked: kinds.Problem
     columns: Sequence[str]
+
+    @property
+    def free(self) -> Mapping[str, Free]:
+        """What is found."""
+        return self.asked.free
 
     def time(self, parameters: Mapping[str, Any], rows: pd.DataFrame) -> Array:
         """Times of many rows, by the library's own arithmetic [s]."""
-        defaults = {name: field.default for name, field in self.form.model_fields.items()}
-        form: Any = self.form.trusted(**defaults | dict(self.fixed) | dict(parameters))
-        return form.time(**{name: rows[name].to_numpy(float) for name in self.columns})
+        columns = {name: rows[name].to_numpy(float) for name in self.columns}
+        return self.asked.made(parameters).time(**columns)
 
-    def fit(self, rows: pd.DataFrame, weights: Array | None = None) -> dict[str, float]:
+    def fit(self, rows: pd.DataFrame) -> dict[str, float]:
         """Parameters of the least soft-L1 loss of log(predicted / measured)."""
-        names = list(self.free)
-        start, low, high = (np.log([self.free[n][i] for n in names]) for i in range(3))
-        measured = np.log(rows.measured.to_numpy(float))
-        scale = 1.0 if weights is None else np.sqrt(weights)
-
-        def missed(logs: Array) -> Array:
-            parameters = dict(zip(names, np.exp(logs), strict=True))
-            return scale * (np.log(self.time(parameters, rows)) - measured)
-
-        found = least_squares(
-            missed, start, bounds=(low, high), loss="soft_l1", f_scale=SOFT, x_scale=0.1
-        )
-        return dict(zip(names, np.exp(found.x).tolist(), strict=True))
-
-
-class Tested(NamedTuple):
-    """Errors of |predicted / measured - 1|, and the band of measured over predicted."""
-
-    rows: int
-    mean: float
-    median: float
-    p90: float
-    bias: float  # median of predicted / measured - 1
-    low: float  # 10th percentile of measured / predicted
-    high: float  # 90th
-
-
-def tested(predicted: Array, measured: Array) -> Tested:
-    """What a prediction misses."""
-    error = predicted / measured - 1
-    low, high = np.percentile(measured / predicted, [10, 90])
-    size = np.abs(error)
-    return Tested(
-        len(error),
-        float(size.mean()),
-        float(np.median(size)),
-        float(np.percentile(size, 90)),
-        float(np.median(error)),
-        float(low),
-        float(high),
-    )
+        measured = rows.measured.to_numpy(float)
+        return fitted(lambda some: self.time(some, rows), self.free, measured).values
 
 
 def halves(rows: pd.DataFrame) -> Array:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Iterator
 from functools import cache
@@ -15,6 +14,7 @@ import pandas as pd
 
 import perfmodel as pm
 from calibration.tables import Tables
+from perfmodel.answers.calibrating.kinds import per_clock
 
 Array: TypeAlias = Any
 SAMPLE: Final = 4000  # rows of one chip, engine and format; half of the shapes are kept for tests
@@ -80,13 +80,6 @@ def units(spec: pm.GpuSpec) -> int:
     """Multiprocessors."""
     assert spec.units is not None
     return spec.units
-
-
-def per_clock(spec: pm.GpuSpec) -> float:
-    """Exponentials of one multiprocessor in a clock: NVIDIA's; no limit is known of others."""
-    if not spec.vendor.startswith("NVIDIA"):
-        return math.inf
-    return 32.0 if "Ultra" in spec.architecture else 16.0
 
 
 # -- matrix products -------------------------------------------------------------------------------

@@ -8,8 +8,8 @@ from statistics import mean, median
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from calibration.fit import Tested
     from calibration.run import Fit
+    from perfmodel.answers.calibrating.fitting import Tested
 
 DATE: Final = "2026-11-30"
 ORIGIN: Final = f"""\

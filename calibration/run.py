@@ -11,9 +11,10 @@ import numpy as np
 import pandas as pd
 
 from calibration import read, report
-from calibration.fit import Problem, Tested, halves, sample, tested
+from calibration.fit import Problem, halves, sample
 from calibration.kinds import KINDS, Kind, balanced, constants
 from calibration.tables import Tables, held_out
+from perfmodel.answers.calibrating.fitting import Tested, tested
 
 ROOT: Final = Path(__file__).parents[1]
 EACH: Final = 1500  # rows of one chip, where chips are fitted together

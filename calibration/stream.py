@@ -21,7 +21,7 @@ import pandas as pd
 from scipy.optimize import least_squares
 
 import perfmodel as pm
-from calibration.fit import SOFT, Tested, tested
+from perfmodel.answers.calibrating.fitting import SOFT, Free, Tested, tested
 from perfmodel.base.formats import FORMATS, Format
 from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.machine.forms import StreamForm
@@ -52,14 +52,6 @@ SIZES: Final = {
     "open-llama-3b": (26, 3200, 32, 32, 8640, 32000, True),
     "tinyllama-1.1b": (22, 2048, 32, 4, 5632, 32000, True),
 }
-
-
-class Free(NamedTuple):
-    """Where a search starts, and how far it may go."""
-
-    start: float
-    low: float
-    high: float
 
 
 # What is free: of a step, of a prompt. Only llama.cpp's rows tell of bandwidth and contexts.

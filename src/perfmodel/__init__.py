@@ -47,6 +47,8 @@ from perfmodel.work.step import Group, Step
 
 if TYPE_CHECKING:
     import perfmodel.interfaces.symbolic as symbolic
+    from perfmodel.answers.calibrate import calibrate
+    from perfmodel.answers.calibrating.record import Calibration
     from perfmodel.answers.compare import Comparison, compare
     from perfmodel.answers.generate import Generation, generate
     from perfmodel.answers.growth import KvGrowth, kv_growth
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
         step_ridge_batch,
     )
     from perfmodel.interfaces.sweep import Sweep, sweep
+    from perfmodel.sources.efficiency_file import read_efficiency
     from perfmodel.sources.huggingface import read_hf, read_precision
     from perfmodel.sources.prices import Price, prices, read_prices
 
@@ -79,6 +82,7 @@ __all__ = [
     "AllReduceForm",
     "Attention",
     "Band",
+    "Calibration",
     "Cluster",
     "Collective",
     "CollectiveEfficiency",
@@ -117,6 +121,7 @@ __all__ = [
     "Step",
     "Sweep",
     "Totals",
+    "calibrate",
     "compare",
     "critical_context",
     "decode",
@@ -144,6 +149,7 @@ __all__ = [
     "models",
     "prefill",
     "prices",
+    "read_efficiency",
     "read_gpu",
     "read_hf",
     "read_precision",
@@ -161,6 +167,8 @@ __all__ = [
 # Imported when first asked for: what needs NumPy or SymPy, the families of models, and all answers
 # but a step's.
 _LAZY = {
+    "perfmodel.answers.calibrate": "calibrate",
+    "perfmodel.answers.calibrating.record": "Calibration",
     "perfmodel.answers.compare": "Comparison compare",
     "perfmodel.answers.generate": "Generation generate",
     "perfmodel.answers.growth": "KvGrowth kv_growth",
@@ -173,6 +181,7 @@ _LAZY = {
     ),
     "perfmodel.interfaces.sweep": "Sweep sweep",
     "perfmodel.interfaces.symbolic": "symbolic",
+    "perfmodel.sources.efficiency_file": "read_efficiency",
     "perfmodel.sources.huggingface": "read_hf read_precision",
     "perfmodel.sources.prices": "Price prices read_prices",
 }

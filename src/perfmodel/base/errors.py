@@ -63,3 +63,7 @@ class UnboundedError(PerfModelError, ValueError):
 
 class NoRidgeError(PerfModelError, ValueError):
     """The work stays memory-bound (or compute-bound) at every batch: there is no ridge."""
+
+
+class MissingExtraError(PerfModelError, ImportError):
+    """A library is needed that only an extra installs; the message names the extra."""
