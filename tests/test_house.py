@@ -29,7 +29,7 @@ FLOORS = {
     "__init__": 5,
     "__main__": 5,
 }
-HEAVY = {"numpy", "sympy", "pandas", "typer", "rich", "matplotlib"}
+HEAVY = {"numpy", "sympy", "pandas", "scipy", "typer", "rich", "matplotlib"}
 # The ways in and out that work with a heavy library throughout, and are loaded only when asked for.
 MAY_LOAD = {
     "interfaces/sweep.py": {"numpy"},

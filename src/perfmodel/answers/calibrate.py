@@ -57,7 +57,7 @@ def calibrate(
         What is expected where the rows say nothing: what is known of the chip, the roofs, or an
         efficiency of your own.
     engine : str or None
-        Whose kernels and host the base has, of ``engines()``; implies "auto".
+        Whose kernels and host the base has, of ``engines()``; instead of ``base``.
     source : str
         Where the measurements come from, in words; empty: the file's name [text].
 
@@ -103,6 +103,8 @@ def calibrate(
     if model is not None:
         checked_kind("model", model, ModelShape, "pm.model(key) or pm.read_hf(path)")
     usual = Precision.parse("bf16" if precision is None else precision)
+    if engine is not None and base != "auto":
+        raise InvalidValueError("base, engine: expected one of them, got both")
     known = resolve_efficiency(base, gpu, engine)
     rows = read_rows(measurements)
     name = _source(source, rows[0].file)
@@ -173,6 +175,8 @@ _FIELDS: Final = {
 def _origin(field: str, source: str, file: str, fit: Fit, left: list[LeftOut]) -> Origin:
     after, before = fit.after, fit.before
     unused = sum(len(one.rows) for one in left)
+    told = any(parameter.found for parameter in fit.parameters)
+    what = "Fitted by perfmodel.calibrate to" if told else "The base's, which calibrate tested on"
     return Origin(
         field=field,
         kind="measured",
@@ -180,7 +184,7 @@ def _origin(field: str, source: str, file: str, fit: Fit, left: list[LeftOut]) -
         place=plain(Path(file).name, MAX_TEXT),
         date=date.today().isoformat(),
         note=(
-            f"Fitted by perfmodel.calibrate to {after.rows} rows, {unused} of the table left out; "
+            f"{what} {after.rows} rows, {unused} of the table left out; "
             f"on {fit.on} held out, errors of {after.mean:.1%} in the mean and {after.median:.1%} "
             f"at the median, where the base had {before.mean:.1%} and {before.median:.1%}."
         ),

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
+from perfmodel.answers.calibrate import calibrate as calibrate_to
 from perfmodel.answers.compare import compare as compare_steps
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.memory import max_batch
@@ -41,6 +42,7 @@ from perfmodel.interfaces._tables import (
 )
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.sources import catalog
+from perfmodel.sources.efficiency_file import read_efficiency
 from perfmodel.sources.huggingface import read_hf
 from perfmodel.work.parallel import Parallelism
 from perfmodel.work.shape import ModelShape
@@ -74,6 +76,14 @@ Precisions = Annotated[
 Engine = Annotated[
     str | None,
     typer.Option(help="Expect what this engine reaches: vllm, sglang, trtllm, or auto for any."),
+]
+Expected = Annotated[
+    str | None,
+    typer.Option(
+        "--efficiency",
+        help="Expect what a TOML file says, as perfmodel calibrate writes it; or auto, or ideal.",
+        metavar="FILE",
+    ),
 ]
 Tensor = Annotated[str, typer.Option(help="Devices that share each matrix.", metavar="N")]
 Pipeline = Annotated[str, typer.Option(help="Stages that share the blocks.", metavar="N")]
@@ -156,6 +166,7 @@ def predict(
     expert: Expert = "1",
     data: Data = "1",
     engine: Engine = None,
+    efficiency: Expected = None,
     weights_only: Annotated[
         bool, typer.Option("--weights-only", help="Count the weights alone: no KV, no activations.")
     ] = False,
@@ -180,9 +191,8 @@ def predict(
     asked = [("decode", size, attended, name) for size in sizes for name in names]
     asked += [("prefill", 1, read, name) for name in names]
     ways = _parallelism(tensor, pipeline, expert, data)
-    options: dict[str, Any] = {"weights_only": weights_only, "parallelism": ways} | _expecting(
-        engine
-    )
+    options: dict[str, Any] = {"weights_only": weights_only, "parallelism": ways}
+    options |= _expecting(engine, efficiency)
     found = [_attempt(shape, chip, options, *step) for step in asked]
     rows = [item if isinstance(item, Row) else Row.of(item) for item in found]
     if as_json:
@@ -306,6 +316,49 @@ def compare(
     title = f"decode, batch {size:,}, {attended:,} tokens of context"
     first = {"model": "model", "chip": "gpu", "precision": "precision"}
     print_table(step_table(title, first, rows))
+
+
+# -- calibrate --------------------------------------------------------------------------------
+
+
+@app.command()
+def calibrate(
+    measurements: Annotated[
+        str,
+        typer.Argument(help="A CSV of kernels or of steps, times in seconds.", metavar="FILE"),
+    ],
+    gpu: Annotated[str, typer.Option("--gpu", help="A catalog key or a TOML file.", metavar="GPU")],
+    model: Annotated[
+        str | None, typer.Option(help="Model of steps that name none.", metavar="MODEL")
+    ] = None,
+    precision: Annotated[str | None, typer.Option(help="Precision of rows that name none.")] = None,
+    tensor: Tensor = "1",
+    engine: Engine = None,
+    base: Annotated[
+        str, typer.Option(help="What holds where rows say nothing: auto, ideal, or a TOML file.")
+    ] = "auto",
+    source: Annotated[
+        str, typer.Option(help="Where the measurements come from, in words.", metavar="TEXT")
+    ] = "",
+    out: Annotated[
+        str | None, typer.Option(help="Write the efficiency to this TOML file.", metavar="FILE")
+    ] = None,
+) -> None:
+    """Fit what is expected to measurements of your own, and say what it misses."""
+    found = calibrate_to(
+        measurements,
+        _gpu(gpu),
+        model=None if model is None else _model(model),
+        precision=precision,
+        parallelism=_parallelism(tensor, "1", "1", "1"),
+        base=base if base in ("auto", "ideal") else read_efficiency(base),  # type: ignore[arg-type]
+        engine=None if engine == "auto" else engine,
+        source=source,
+    )
+    print(found.explain())
+    if out is not None:
+        found.write(out)
+        print(f"written: {out}; perfmodel predict ... --efficiency {out}")
 
 
 # -- the catalog ------------------------------------------------------------------------------
@@ -448,7 +501,12 @@ def _precisions(text: str | None) -> list[str | None]:
     return [None] if text is None else list(_parts("precision", text))
 
 
-def _expecting(engine: str | None) -> dict[str, Any]:
+def _expecting(engine: str | None, efficiency: str | None) -> dict[str, Any]:
+    if efficiency is not None:
+        if engine is not None:
+            raise InvalidValueError("--engine, --efficiency: expected one of them, got both")
+        named = efficiency in ("auto", "ideal")
+        return {"efficiency": efficiency if named else read_efficiency(efficiency)}
     if engine is None:
         return {}
     return {"efficiency": "auto"} if engine == "auto" else {"engine": engine}

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import combinations
 from typing import Any, Final, NamedTuple
 
 from perfmodel.answers.calibrating.checks import usable
 from perfmodel.answers.calibrating.fitting import (
     Array,
     Free,
+    Tested,
     fitted,
     held_out,
     loss,
@@ -43,8 +45,9 @@ FREE: Final[Mapping[str, Free]] = {
 }
 SHARES: Final = ("memory", "compute")  # against the base's: 1 is as there
 FELT: Final = 0.1  # by how much some step must grow where a share is half of the base's
-MARGIN: Final = 0.9  # of the held-out loss: a further parameter must bring it below this
-_TIE: Final = 1.05  # within which the parameter that is believed first is taken
+MARGIN: Final = 0.9  # of the held-out error: each further parameter must bring it below this
+SAMPLE: Final = 2_000
+_TIE: Final = 1.05  # within which what is believed first is taken
 
 _PHASES: Final = {"decode": ("context",), "prefill": ("prompt", "past")}
 _COMMON: Final = ("phase", "batch", "model", "precision", "tensor", "expert", "seconds", "note")
@@ -227,7 +230,16 @@ def _fit(steps: Steps, keep: Array, asked: Asked, most: int) -> tuple[Efficiency
         return parts.time(some)[keep]
 
     away, on = parted(steps.shapes, steps.sizes, keep)
-    chosen = _chosen(time, parts.base, seconds, away, most)
+    # Which parameters: a sample tells that as well as all rows do.
+    some = np.linspace(0, len(seconds) - 1, min(len(seconds), SAMPLE)).astype(int)
+    chosen = _chosen(
+        lambda values: time(values)[some],
+        _asked(steps, time),
+        parts.base,
+        seconds[some],
+        away[some],
+        most,
+    )
     free = {name: FREE[name] for name in chosen}
     values = fitted(time, free, seconds).values if free else {}
     values = {name: rounded(value) for name, value in values.items()}
@@ -244,34 +256,51 @@ def _fit(steps: Steps, keep: Array, asked: Asked, most: int) -> tuple[Efficiency
         "memory and compute: against the base's shares" if set(SHARES) & set(values) else "",
     )
     kernels = parts.banded(values)[keep]
-    inner = tested(kernels, np.maximum(seconds - after + kernels, 0.05 * kernels))
+    inner = None
+    if kernels.all():
+        # All that steps miss is taken for the kernels', which is where bands apply.
+        inner = tested(kernels, np.maximum(seconds - after + kernels, 0.05 * kernels))
     return _efficiency(steps, asked, {**parts.base, **values}, fit, inner), [fit]
 
 
 def _chosen(
-    time: Any, base: Mapping[str, float], seconds: Array, away: Array, most: int
-) -> list[str]:
-    """One parameter after another, as long as held-out rows gain by the margin.
+    time: Any,
+    names: Sequence[str],
+    base: Mapping[str, float],
+    seconds: Array,
+    away: Array,
+    most: int,
+) -> tuple[str, ...]:
+    """The smallest set of parameters that no larger one beats by the margin, on held-out rows.
 
-    A set counts only if the rows tell each of its parameters from the others. A share counts only
-    where the base's own kernels feel it: slow arithmetic explains no memory-bound step.
+    A set counts only if the rows tell each of its parameters from the others.
     """
-    asked = [name for name in FREE if name not in SHARES or _felt(time, name)]
-    chosen: list[str] = []
+    chosen: tuple[str, ...] = ()
     now = loss(time({}), seconds)
-    while len(chosen) < most:
+    for size in range(1, 1 + min(most, len(names))):
         trials = {}
-        for name in [name for name in asked if name not in chosen]:
-            free = {key: FREE[key] for key in (*chosen, name)}
+        for some in combinations(names, size):
+            free = {name: FREE[name] for name in some}
             found = fitted(time, free, seconds)
             if sure(found, base) and _inside(found.values):
-                trials[name] = loss(held_out(time, free, seconds, away), seconds)
+                trials[some] = loss(held_out(time, free, seconds, away), seconds)
         least = min(trials.values(), default=now)
-        if least >= MARGIN * now:
-            break
-        chosen.append(next(name for name in trials if trials[name] <= _TIE * least))
-        now = trials[chosen[-1]]
+        if least < now * MARGIN ** (size - len(chosen)):
+            # Of sets that do as well, the one that is believed first.
+            chosen = next(some for some in trials if trials[some] <= _TIE * least)
+            now = trials[chosen]
     return chosen
+
+
+def _asked(steps: Steps, time: Any) -> list[str]:
+    """What the rows could tell.
+
+    A share is asked for only where the base's own kernels feel it: slow arithmetic explains no
+    memory-bound step. The small kernels of a block are told from the host by models that have not
+    as many blocks.
+    """
+    names = [name for name in FREE if name not in SHARES or _felt(time, name)]
+    return names if len(set(steps.layers.tolist())) > 1 else [n for n in names if n != "block"]
 
 
 def _felt(time: Any, share: str) -> bool:
@@ -315,7 +344,7 @@ def _scaled_form(form: KernelForm | PrefillForm, memory: float, compute: float) 
 
 
 def _efficiency(
-    steps: Steps, asked: Asked, values: Mapping[str, float], fit: Fit, inner: Any
+    steps: Steps, asked: Asked, values: Mapping[str, float], fit: Fit, inner: Tested | None
 ) -> Efficiency:
     """The base with what was found; its kernels that the steps ran have the steps' band."""
     base, expected = asked.base, scaled(asked.base, values["memory"], values["compute"])
@@ -329,7 +358,7 @@ def _efficiency(
             ))  # fmt: skip
     ran = {known.name for name in names if (known := base.kernel(name)) is not None} | set(names)
     bands = [one.band for one in base.kernels if one.name in ran and one.band is not None]
-    band = band_of(inner, bands)
+    band = None if inner is None else band_of(inner, bands)
     host = base.host or HostForm()
     host = host.model_copy(update={name: values[name] for name in ("constant", "sequence")})
     told = {parameter.name for parameter in fit.parameters if parameter.found}
