@@ -18,7 +18,7 @@ from perfmodel.answers.calibrating.fitting import (
     sure,
     tested,
 )
-from perfmodel.answers.calibrating.kernels import ROWS_A_PARAMETER, band_of, parted, rounded
+from perfmodel.answers.calibrating.kernels import band_of, parted, rounded
 from perfmodel.answers.calibrating.record import Fit, LeftOut, Parameter
 from perfmodel.answers.calibrating.table import Row, check_columns
 from perfmodel.answers.calibrating.work import Calls, gathered, kernel_times
@@ -47,6 +47,7 @@ SHARES: Final = ("memory", "compute")  # against the base's: 1 is as there
 FELT: Final = 0.1  # by how much some step must grow where a share is half of the base's
 MARGIN: Final = 0.9  # of the held-out error: each further parameter must bring it below this
 SAMPLE: Final = 2_000
+ROWS_A_PARAMETER: Final = 3  # of different sizes: there are few parameters, and few steps
 _TIE: Final = 1.05  # within which what is believed first is taken
 
 _PHASES: Final = {"decode": ("context",), "prefill": ("prompt", "past")}
