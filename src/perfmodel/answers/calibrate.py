@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from perfmodel.answers._asked import check_gpu
-from perfmodel.answers.calibrating.kernels import fit_kernels
+from perfmodel.answers.calibrating.kernel_fits import fit_kernels
 from perfmodel.answers.calibrating.operations import measured_operations
 from perfmodel.answers.calibrating.record import Calibration, Fit, LeftOut
-from perfmodel.answers.calibrating.steps import Asked, fit_steps
+from perfmodel.answers.calibrating.step_fits import fit_steps
+from perfmodel.answers.calibrating.steps import Asked
 from perfmodel.answers.calibrating.table import read_rows
 from perfmodel.base._messages import did_you_mean, plain
 from perfmodel.base.errors import ConfigError, InvalidValueError

@@ -89,11 +89,9 @@ def measured_operations(rows: Sequence[Row], gpu: GpuSpec, precision: Precision)
     return found + [_of_collective(kind, pairs, gpu) for kind, pairs in exchanges.items()]
 
 
-def _named(rows: Sequence[Row], columns: Callable[[Columns], Sequence[str]]) -> list[str]:
-    """The sizes of each row as a text."""
-    return [
-        "/".join(row.text(name, "") for name in columns(KINDS[row.text("kind")])) for row in rows
-    ]
+def _keys(rows: Sequence[Row], columns: Callable[[Columns], Sequence[str]]) -> list[str]:
+    """A name for the sizes of each row."""
+    return [row.key(columns(KINDS[row.text("kind")])) for row in rows]
 
 
 # -- kernels ---------------------------------------------------------------------------------------
@@ -107,8 +105,8 @@ def _of_kernel(name: str, pairs: Sequence[tuple[Row, list[Operation]]], gpu: Gpu
     return Measured(
         name,
         rows,
-        _named(rows, lambda of: of.shape),
-        _named(rows, lambda of: of.every),
+        _keys(rows, lambda of: of.shape),
+        _keys(rows, lambda of: of.every),
         np.array([floor(work, gpu) for work in works]),
         lambda efficiency: kernel_times(calls, efficiency, gpu, len(rows)),
     )
@@ -208,8 +206,8 @@ def _of_collective(kind: str, pairs: Sequence[tuple[Row, Collective]], gpu: GpuS
             kind, wire=wire, others=others, bandwidth=bandwidth
         )
 
-    sizes = _named(rows, lambda of: of.every)
-    return Measured(kind, rows, _named(rows, lambda of: of.shape), sizes, floors, time)
+    sizes = _keys(rows, lambda of: of.every)
+    return Measured(kind, rows, _keys(rows, lambda of: of.shape), sizes, floors, time)
 
 
 def _wired(row: Row, one: Collective, gpu: GpuSpec) -> tuple[float, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple, NoReturn
 
@@ -47,6 +47,10 @@ class Row(NamedTuple):
         except ValueError:
             expected = f"expected a whole number from {least} to 1e15"
             self.refuse(f"{name}: {expected}, got {shown(self.cells[name])}")
+
+    def key(self, names: Iterable[str]) -> str:
+        """Some cells as one name: 8 and 8.0 are the same."""
+        return "/".join(_plain(self.cells.get(name, "")) for name in names)
 
     @property
     def seconds(self) -> float:
@@ -93,6 +97,13 @@ class Row(NamedTuple):
             Always.
         """
         self.refuse(str(error).removeprefix(f"{self.file}: row {self.number}: "))
+
+
+def _plain(cell: str) -> str:
+    try:
+        return f"{float(cell):.17g}"
+    except ValueError:
+        return cell
 
 
 def read_rows(measurements: Any) -> list[Row]:

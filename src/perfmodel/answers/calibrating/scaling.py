@@ -1,0 +1,89 @@
+"""A base with larger or smaller shares: while it is fitted, and as it is given back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from perfmodel.answers.calibrating.kernel_fits import rounded
+from perfmodel.machine.efficiency import Band, Efficiency, KernelEfficiency
+from perfmodel.machine.forms import HostForm, KernelForm, PrefillForm
+
+
+def scaled(base: Efficiency, memory: float, compute: float) -> Efficiency:
+    """The base with all shares of bandwidth and of peaks so much larger; unchecked."""
+    if memory == compute == 1:
+        return base
+    kernels = tuple(
+        KernelEfficiency.trusted(
+            name=one.name, form=_scaled_form(one.form, memory, compute), band=one.band
+        )
+        for one in base.kernels
+    )
+    fields = {name: getattr(base, name) for name in Efficiency.model_fields}
+    shares = {
+        "memory": min(1.0, base.memory * memory),
+        "compute": min(1.0, base.compute * compute),
+    }
+    return Efficiency.trusted(**fields | shares | {"kernels": kernels})
+
+
+def _scaled_form(form: KernelForm | PrefillForm, memory: float, compute: float) -> Any:
+    fields = {name: getattr(form, name) for name in type(form).model_fields}
+    fields["compute"] = form.compute * compute
+    fields["memory"] = min(1.0, form.memory * memory)
+    if fields.get("activation") is not None:
+        fields["activation"] = min(1.0, fields["activation"] * memory)
+    return type(form).trusted(**fields)
+
+
+def recast(
+    base: Efficiency, values: Mapping[str, float], ran: Iterable[str], band: Band | None
+) -> Efficiency:
+    """The base with what whole steps told; the kernels that they ran have the steps' band."""
+    expected = scaled(base, values["memory"], values["compute"])
+    forms = {one.name: one for one in expected.kernels}
+    banded = set()
+    for name in ran:
+        known = expected.kernel(name)
+        if known is None:
+            # The roofs, or shares of them, so that there is a place for the band.
+            known = forms[name] = KernelEfficiency(name=name, form=_plain(expected))
+        banded.add(known.name)
+    host = base.host or HostForm()
+    told = {name: values[name] for name in ("constant", "sequence")}
+    moved = any(values[name] != getattr(host, name) for name in told)
+    return base.model_copy(
+        update={
+            "kernels": tuple(
+                KernelEfficiency(
+                    name=one.name,
+                    form=type(one.form)(**_four_digits(one.form)),
+                    band=band if one.name in banded else one.band,
+                )
+                for one in forms.values()
+            ),
+            "collectives": tuple(one.model_copy(update={"band": band}) for one in base.collectives),
+            "memory": rounded(expected.memory),
+            "compute": rounded(expected.compute),
+            "block_overhead": values["block"],
+            "host": host.model_copy(update=told) if moved else base.host,
+        }
+    )
+
+
+def _plain(expected: Efficiency) -> KernelForm:
+    return KernelForm(
+        compute=rounded(expected.compute),
+        memory=rounded(expected.memory),
+        launch=expected.call_overhead,
+        exponent=expected.exponent,
+    )
+
+
+def _four_digits(form: KernelForm | PrefillForm) -> dict[str, Any]:
+    fields = {name: getattr(form, name) for name in type(form).model_fields}
+    for name in ("compute", "memory", "activation"):
+        if fields.get(name) is not None:
+            fields[name] = rounded(fields[name])
+    return fields

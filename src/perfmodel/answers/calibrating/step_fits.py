@@ -1,0 +1,216 @@
+"""What whole steps tell: their kernels are the base's, the host and two shares are their own."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import combinations
+from typing import Final
+
+from perfmodel.answers.calibrating.checks import usable
+from perfmodel.answers.calibrating.fitting import (
+    Array,
+    Free,
+    Times,
+    fitted,
+    held_out,
+    loss,
+    sure,
+    tested,
+)
+from perfmodel.answers.calibrating.kernel_fits import band_of, parted, rounded
+from perfmodel.answers.calibrating.record import Fit, LeftOut, Parameter
+from perfmodel.answers.calibrating.scaling import recast, scaled
+from perfmodel.answers.calibrating.steps import Asked, Steps, read_steps
+from perfmodel.answers.calibrating.table import Row
+from perfmodel.answers.calibrating.work import kernel_times
+from perfmodel.base.errors import InvalidValueError
+from perfmodel.machine.efficiency import Band, Efficiency
+from perfmodel.machine.forms import HostForm
+
+# What whole steps can tell, in the order in which it is believed: the host's time a step and a
+# sequence, then how much faster or slower memory and arithmetic are than in the base, then the
+# small kernels of a block.
+FREE: Final[Mapping[str, Free]] = {
+    "constant": Free(3e-4, 1e-8, 1.0),
+    "sequence": Free(1e-5, 1e-9, 0.1),
+    "memory": Free(0.8, 0.1, 4.0),
+    "compute": Free(0.8, 0.1, 4.0),
+    "block": Free(1e-5, 1e-9, 0.1),
+}
+SHARES: Final = ("memory", "compute")  # against the base's: 1 is as there
+FELT: Final = 0.1  # by how much some step must grow where a share is half of the base's
+MARGIN: Final = 0.9  # of the held-out error: each further parameter must bring it below this
+SAMPLE: Final = 2_000
+ROWS_A_PARAMETER: Final = 3  # of different sizes: there are few parameters, and few steps
+_TIE: Final = 1.05  # within which what is believed first is taken
+
+
+def fit_steps(rows: Sequence[Row], asked: Asked) -> tuple[Efficiency, list[Fit], list[LeftOut]]:
+    """An efficiency whose host, shares and block overhead are those of the steps.
+
+    Raises
+    ------
+    ConfigError
+        If there is a column that no step has.
+    InvalidValueError
+        If a row is no step, there are too few, or measured times cannot be.
+    """
+    import numpy as np
+
+    steps = read_steps(rows, asked)
+    expected = np.array([step.time for step in steps.estimates])
+    floors = np.array([step.floor for step in steps.estimates])
+    keep, left = usable(rows, steps.sizes, floors, expected)
+    have = len({size for size, kept in zip(steps.sizes, keep, strict=True) if kept})
+    if have < ROWS_A_PARAMETER:
+        raise InvalidValueError(
+            f"{rows[0].file}: expected at least {ROWS_A_PARAMETER} steps of different sizes for "
+            f"each parameter, got {have} that can be used"
+        )
+    return *_fit(steps, keep, asked, have // ROWS_A_PARAMETER), list(left)
+
+
+class _Times:
+    """The time of each row, as what can be told makes it."""
+
+    def __init__(self, steps: Steps, asked: Asked) -> None:
+        import numpy as np
+
+        self._steps, self._gpu, self._known = steps, asked.gpu, asked.base
+        host = asked.base.host or HostForm()
+        self.base = {
+            "constant": host.constant,
+            "sequence": host.sequence,
+            "memory": 1.0,
+            "compute": 1.0,
+            "block": asked.base.block_overhead,
+        }
+        self._kernels = lru_cache(maxsize=16)(self._kernels_at)
+        whole = np.array([step.time for step in steps.estimates])
+        # Collectives, and what each step adds whatever its size: as in the base.
+        self._rest = whole - self._kernels(1.0, 1.0) - self._added(self.base)
+
+    def _kernels_at(self, memory: float, compute: float) -> Array:
+        expected = scaled(self._known, memory, compute)
+        return kernel_times(self._steps.calls, expected, self._gpu, len(self._steps.rows))
+
+    def _added(self, every: Mapping[str, float]) -> Array:
+        """What the host and the small kernels add."""
+        host = HostForm.trusted(
+            constant=every["constant"], sequence=every["sequence"], launch_scale=1.0
+        )
+        added: Array = host.time(kernels=0, sequences=self._steps.sequences)
+        return added + every["block"] * self._steps.layers
+
+    def __call__(self, some: Mapping[str, float]) -> Array:
+        """Of all rows; what is not given is as in the base [s]."""
+        every = {**self.base, **some}
+        kernels = self._kernels(float(every["memory"]), float(every["compute"]))
+        return self._rest + kernels + self._added(every)
+
+    def banded(self, some: Mapping[str, float]) -> Array:
+        """The part of it to which bands apply: kernels with a name, and collectives [s]."""
+        import numpy as np
+
+        every = {**self.base, **some}
+        named = [one for one in self._steps.calls if one.name]
+        expected = scaled(self._known, every["memory"], every["compute"])
+        found = kernel_times(named, expected, self._gpu, len(self._steps.rows))
+        if not self._known.collectives:
+            return found
+        return found + np.array([step.network_time for step in self._steps.estimates])
+
+
+def _fit(steps: Steps, keep: Array, asked: Asked, most: int) -> tuple[Efficiency, list[Fit]]:
+    """What the rows to keep tell, and the efficiency that says so."""
+    import numpy as np
+
+    times = _Times(steps, asked)
+    seconds = np.array([row.seconds for row in steps.rows])[keep]
+
+    def time(some: Mapping[str, float]) -> Array:
+        return times(some)[keep]
+
+    away, on = parted(steps.shapes, steps.sizes, keep)
+    # Which parameters: a sample tells that as well as all rows do.
+    few = np.linspace(0, len(seconds) - 1, min(len(seconds), SAMPLE)).astype(int)
+    names = _possible(steps, time)
+    chosen = _chosen(lambda some: time(some)[few], names, times.base, seconds[few], away[few], most)
+    free = {name: FREE[name] for name in chosen}
+    found = fitted(time, free, seconds).values if free else {}
+    values = {**times.base, **{name: rounded(value) for name, value in found.items()}}
+    after = held_out(time, free, seconds, away)
+    fit = Fit(
+        "steps",
+        tuple(Parameter(name, values[name], times.base[name], name in found) for name in FREE),
+        tested(after, seconds),
+        tested(time({}), seconds),
+        on,
+        "memory and compute: against the base's shares" if set(SHARES) & set(found) else "",
+    )
+    ran = [one.name for one in steps.calls if one.name]
+    known = [one.band for name in ran if (one := asked.base.kernel(name)) and one.band]
+    band = _band(times.banded(values)[keep], after, seconds, known)
+    return recast(asked.base, values, ran, band), [fit]
+
+
+def _band(banded: Array, predicted: Array, seconds: Array, known: list[Band]) -> Band | None:
+    """A band of the kernels, for all that the steps miss: bands apply to nothing else."""
+    import numpy as np
+
+    if not banded.all():
+        return None  # a coarse model has no kernels with names
+    least = 0.05 * banded
+    missed = tested(banded, np.maximum(seconds - predicted + banded, least))
+    return band_of(missed, known)
+
+
+def _chosen(
+    time: Times,
+    names: Sequence[str],
+    base: Mapping[str, float],
+    seconds: Array,
+    away: Array,
+    most: int,
+) -> tuple[str, ...]:
+    """The smallest set of parameters that no larger one beats by the margin, on held-out rows.
+
+    A set counts only if the rows tell each of its parameters from the others.
+    """
+    chosen: tuple[str, ...] = ()
+    now = loss(time({}), seconds)
+    for size in range(1, 1 + min(most, len(names))):
+        trials = {}
+        for some in combinations(names, size):
+            free = {name: FREE[name] for name in some}
+            found = fitted(time, free, seconds)
+            if sure(found, base) and _inside(found.values):
+                trials[some] = loss(held_out(time, free, seconds, away), seconds)
+        least = min(trials.values(), default=now)
+        if least < now * MARGIN ** (size - len(chosen)):
+            # Of sets that do as well, the one that is believed first.
+            chosen = next(some for some in trials if trials[some] <= _TIE * least)
+            now = trials[chosen]
+    return chosen
+
+
+def _possible(steps: Steps, time: Times) -> list[str]:
+    """What the rows could tell.
+
+    A share is asked for only where the base's own kernels feel it: slow arithmetic explains no
+    memory-bound step. The small kernels of a block are told from the host by models that have not
+    as many blocks.
+    """
+    names = [name for name in FREE if name not in SHARES or _felt(time, name)]
+    return names if len(set(steps.layers.tolist())) > 1 else [n for n in names if n != "block"]
+
+
+def _felt(time: Times, share: str) -> bool:
+    return float((time({share: 0.5}) / time({})).max()) >= 1 + FELT
+
+
+def _inside(values: Mapping[str, float]) -> bool:
+    """Whether no share has run into its bounds: then it stands for something else."""
+    shares = [(values[name], FREE[name]) for name in SHARES if name in values]
+    return all(1.01 * free.low < value < 0.99 * free.high for value, free in shares)
