@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 # Part of the package: the tests that a mistake there should fail first.
 NEAREST = {
     "answers/_device.py": "test_parallel.py",
+    "answers/calibrating/": "test_calibrate.py",
     "work/collective.py": "test_parallel.py",
     "work/parallel.py": "test_parallel.py",
     "work/shard.py": "test_parallel.py",
@@ -100,6 +101,7 @@ LATENT = "work/layers/latent.py"
 RECURRENT = "work/layers/recurrent.py"
 MAMBA = "work/layers/mamba.py"
 DELTA = "work/layers/delta.py"
+CALIBRATING = "answers/calibrating/"
 FAMILIES = "sources/huggingface/families/"
 
 MUTANTS = (
@@ -358,6 +360,42 @@ MUTANTS = (
         DEVICE,
         "compulsory = sums.least_weight_bytes + sums.kv_bytes",
         "compulsory = 1.5 * (sums.weight_bytes + sums.kv_bytes + sums.activation_bytes)",
+    ),
+    Mutant(
+        "a fit follows outliers",
+        CALIBRATING + "fitting.py",
+        'loss="soft_l1"',
+        'loss="linear"',
+    ),
+    Mutant(
+        "a fit is tested on what it has seen",
+        CALIBRATING + "fitting.py",
+        "fitted(lambda some: time(some)[~away], free, measured[~away])",
+        "fitted(time, free, measured)",
+    ),
+    Mutant(
+        "a parameter leaves the base though no row says so",
+        CALIBRATING + "fitting.py",
+        "_SURE: Final = 3.0",
+        "_SURE: Final = 0.0",
+    ),
+    Mutant(
+        "a fit is kept though the base is nearer",
+        CALIBRATING + "kernel_fits.py",
+        "better = loss(after, seconds) < loss(before, seconds)",
+        "better = True",
+    ),
+    Mutant(
+        "rows that beat their floor are fitted to",
+        CALIBRATING + "checks.py",
+        "beats = measured < floors",
+        "beats = measured < 0 * floors",
+    ),
+    Mutant(
+        "what a sequence adds is added once",
+        CALIBRATING + "step_fits.py",
+        "sequences=self._steps.sequences",
+        "sequences=1",
     ),
     Mutant(
         "an efficiency is a speed-up",

@@ -256,6 +256,19 @@ def test_a_base_that_holds_is_kept():
     assert "all as in the base" in str(calibration)
 
 
+def test_what_noise_says_by_chance_does_not_outlive_held_out_rows():
+    # Half as much noise as time, and rows that the base itself made: of 150 such tables this one
+    # contradicts the base by three standard errors, and is further off where it was not fitted.
+    form = pm.KernelForm(compute=0.65, memory=0.85, launch=4e-6, fill=2e-10, exponent=2)
+    base = pm.Efficiency(kernels=(pm.KernelEfficiency(name="matrix.bf16", form=form),))
+    sizes = products(count=40, seed=27)
+    table = matrix_table(*sizes, noisy(matrices(*sizes), noise=0.5, seed=27, wild=1))
+    calibration = pm.calibrate(table, CHIP, base=base)
+    assert found(calibration) == {}
+    assert calibration.efficiency.kernel("matrix.bf16").form == form
+    assert "on held-out rows a fit was no better" in str(calibration)
+
+
 # -- what others measured --------------------------------------------------------------------------
 
 
@@ -566,6 +579,15 @@ def test_shapes_are_held_out_whole_and_the_same_ones_every_time():
     assert len({*zip(names, parts.tolist(), strict=True)}) == 20
     backwards = fitting.folds(names[::-1])
     assert backwards.tolist() == parts[::-1].tolist()
+
+
+def test_a_shape_is_foretold_by_the_others_alone():
+    # Two shapes, of 1 s and of 3 s, and one number to find: each is foretold to be the other.
+    measured = np.array([1.0, 3.0, 1.0, 3.0, 1.0])
+    free = {"seconds": fitting.Free(2.0, 0.1, 10.0)}
+    parts = np.array([0, 1, 0, 1, 0])
+    foretold = fitting.held_out(lambda some: some["seconds"] * np.ones(5), free, measured, parts)
+    assert foretold == pytest.approx([3, 1, 3, 1, 3], rel=1e-4)
 
 
 def test_a_fit_does_not_depend_on_the_order_of_rows():

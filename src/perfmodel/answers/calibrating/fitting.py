@@ -79,6 +79,8 @@ def fitted(time: Times, free: Mapping[str, Free], measured: Array) -> Found:
     )
     values = np.exp(best.x)
     noise = max(_NOISE, 1.4826 * float(np.median(np.abs(best.fun))))
+    # Few rows lie nearer to a fit of theirs than to the truth.
+    noise *= (len(target) / max(1, len(target) - len(names))) ** 0.5
     errors = noise * _spread(best.jac / values)
     return Found(
         dict(zip(names, values.tolist(), strict=True)),
