@@ -10,7 +10,7 @@ from perfmodel.answers.calibrating.record import LeftOut
 from perfmodel.answers.calibrating.table import Row
 from perfmodel.base.errors import InvalidValueError
 
-_FAR: Final = 100.0  # times what is expected: no kernel is so slow, but milliseconds are
+_FAR: Final = 100.0  # times what is expected: nothing is so slow, but milliseconds are
 _COPY: Final = "copies of other rows, to the last digit"
 _BEATS: Final = (
     "faster than their floor: a cache kept the data from one run to the next, or less was done"
@@ -18,9 +18,11 @@ _BEATS: Final = (
 
 
 def usable(
-    rows: Sequence[Row], sizes: Sequence[str], floors: Array, expected: Array
+    rows: Sequence[Row], sizes: Sequence[str], floors: Array, expected: Array, launch: float
 ) -> tuple[Array, tuple[LeftOut, ...]]:
     """Which rows can be fitted to, and which are left out for what reason.
+
+    ``launch`` is what a slow host may add to each, whatever the base expects [s].
 
     Raises
     ------
@@ -38,7 +40,7 @@ def usable(
             f"run can, and so do {int(beats.sum())} of {len(rows)} rows; expected seconds, on this "
             "chip, in this precision"
         )
-    ratio = float(np.median(measured / expected))
+    ratio = float(np.median(measured / (expected + launch)))
     if ratio > _FAR:
         raise InvalidValueError(
             f"{rows[0].file}: seconds: expected seconds, but they are {ratio:,.0f} times what the "

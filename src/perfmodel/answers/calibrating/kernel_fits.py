@@ -35,6 +35,7 @@ from perfmodel.machine.hardware import GpuSpec
 ROWS_A_PARAMETER: Final = 4  # of different sizes
 FEW_SHAPES: Final = 6  # fewer cannot be held out whole
 FEW_ROWS: Final = 16  # fewer make no band of their own
+_LAUNCH: Final = 1e-5  # s, of a kernel without a graph
 _WORSE: Final = "the base's form: on held-out rows a fit was no better"
 
 
@@ -54,7 +55,7 @@ def fit_kernels(
     left: list[LeftOut] = []
     short: list[str] = []
     for each in measured:
-        keep, unused = usable(each.rows, each.sizes, each.floors, each.time(base))
+        keep, unused = usable(each.rows, each.sizes, each.floors, each.time(base), _LAUNCH)
         left += unused
         problem = _problem(each.name, base, gpu)
         have = len({size for size, kept in zip(each.sizes, keep, strict=True) if kept})

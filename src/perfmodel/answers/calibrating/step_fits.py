@@ -43,6 +43,7 @@ FELT: Final = 0.1  # by how much some step must grow where a share is half of th
 MARGIN: Final = 0.9  # of the held-out error: each further parameter must bring it below this
 SAMPLE: Final = 2_000
 ROWS_A_PARAMETER: Final = 3  # of different sizes: there are few parameters, and few steps
+_HOST: Final = 1e-3  # s, of a step without a graph
 _TIE: Final = 1.05  # within which what is believed first is taken
 
 
@@ -61,7 +62,7 @@ def fit_steps(rows: Sequence[Row], asked: Asked) -> tuple[Efficiency, list[Fit],
     steps = read_steps(rows, asked)
     expected = np.array([step.time for step in steps.estimates])
     floors = np.array([step.floor for step in steps.estimates])
-    keep, left = usable(rows, steps.sizes, floors, expected)
+    keep, left = usable(rows, steps.sizes, floors, expected, _HOST)
     have = len({size for size, kept in zip(steps.sizes, keep, strict=True) if kept})
     if have < ROWS_A_PARAMETER:
         raise InvalidValueError(
