@@ -162,11 +162,11 @@ def _left_out(problem: Problem, chips: Mapping[str, pd.DataFrame], out: tuple[st
 
 def _of(pairs: list[Any]) -> Tested:
     predicted, measured = (np.concatenate([pair[i] for pair in pairs]) for i in range(2))
-    return tested(predicted, measured)
+    return tested(predicted, measured, few=False)
 
 
 def _tested(problem: Problem, parameters: Mapping[str, float], rows: pd.DataFrame) -> Tested:
-    return tested(problem.time(parameters, rows), rows.measured.to_numpy(float))
+    return tested(problem.time(parameters, rows), rows.measured.to_numpy(float), few=False)
 
 
 if __name__ == "__main__":

@@ -278,7 +278,7 @@ def everything(rows: pd.DataFrame) -> list[Fit]:
 
 def missed(away: pd.DataFrame) -> Tested:
     """Errors of whole steps; the band is of their kernels, to which the library applies it."""
-    whole = tested(away.launches + away.kernels, away.seconds)
+    whole = tested(away.launches + away.kernels, away.seconds, few=False)
     kernels = (away.seconds - away.launches) / away.kernels
     low, high = np.percentile(kernels, [10, 90])
     return whole._replace(low=float(max(low, 0.05)), high=float(high))

@@ -18,6 +18,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.answers.calibrating import fitting, kinds, operations
+from perfmodel.answers.calibrating.table import read_rows
 from perfmodel.interfaces.cli import run
 
 pytest.importorskip("scipy", reason="the extra calibrate is not installed")
@@ -292,6 +293,19 @@ def test_real_kernels_say_what_thousands_of_others_do():
         if one.found:
             assert one.value == pytest.approx(getattr(catalog, one.name), rel=0.15)
     assert sum(one.found for one in fit.parameters) >= 3
+
+
+def test_bands_hold_on_rows_that_no_fit_has_seen():
+    table, precision, inside = pd.read_csv(KERNELS), pm.Precision.preset("bf16"), []
+    for seed in range(6):
+        seen = np.random.default_rng(seed).random(len(table)) < 0.5
+        known = pm.calibrate(table[seen], H100).efficiency
+        for each in operations.measured_operations(read_rows(table[~seen]), H100, precision):
+            one = known.collective(each.name) or known.kernel(each.name)
+            ratio = np.array([row.seconds for row in each.rows]) / each.time(known)
+            inside += list((one.band.low <= ratio) & (ratio <= one.band.high))
+    # Eight in ten of some 800 rows; a third of them are the same.
+    assert 0.75 <= np.mean(inside) <= 0.85
 
 
 def single_streams(chip):
@@ -709,7 +723,9 @@ def test_the_report_as_a_table_and_as_text():
     text = str(calibration)
     assert text.startswith("NVIDIA H100 SXM 80 GB, from my_kernels.csv")
     assert max(map(len, text.splitlines())) <= 120
-    assert "6" in repr(calibration)
+    assert repr(calibration).startswith(
+        "<Calibration of NVIDIA H100 SXM 80 GB from 272 rows: matrix"
+    )
 
 
 def test_calibrate_and_predict_on_the_command_line(tmp_path, capsys):

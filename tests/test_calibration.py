@@ -42,7 +42,7 @@ def test_a_fit_finds_the_parameters_that_made_the_rows():
 
 def test_errors_are_those_of_predictions():
     measured = np.array([1.0, 1.0, 1.0, 1.0, 1.0])
-    result = fitting.tested(np.array([0.5, 1.0, 1.0, 1.25, 2.0]), measured)
+    result = fitting.tested(np.array([0.5, 1.0, 1.0, 1.25, 2.0]), measured, few=False)
     # |-.5|, 0, 0, .25, 1 -> mean .35, median .25; measured over predicted: 2, 1, 1, .8, .5.
     assert (result.rows, result.mean, result.median) == (5, 0.35, 0.25)
     assert (result.low, result.high) == pytest.approx((0.62, 1.6))

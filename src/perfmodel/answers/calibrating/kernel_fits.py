@@ -103,8 +103,8 @@ def _fit(each: Measured, keep: Array, problem: kinds.Problem, base: Efficiency) 
             Parameter(name, values.get(name, stand[name]), stand[name], name in values)
             for name in problem.free
         ),
-        tested(after if better else before, seconds),
-        tested(before, seconds),
+        tested(after if better else before, seconds, few=True),
+        tested(before, seconds, few=True),
         on,
         "" if better else _WORSE,
     )

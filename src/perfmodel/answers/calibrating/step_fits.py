@@ -145,8 +145,8 @@ def _fit(steps: Steps, keep: Array, asked: Asked, most: int) -> tuple[Efficiency
     fit = Fit(
         "steps",
         tuple(Parameter(name, values[name], times.base[name], name in found) for name in FREE),
-        tested(after, seconds),
-        tested(time({}), seconds),
+        tested(after, seconds, few=True),
+        tested(time({}), seconds, few=True),
         on,
         "memory and compute: against the base's shares" if set(SHARES) & set(found) else "",
     )
@@ -163,7 +163,7 @@ def _band(banded: Array, predicted: Array, seconds: Array, known: list[Band]) ->
     if not banded.all():
         return None  # a coarse model has no kernels with names
     least = 0.05 * banded
-    missed = tested(banded, np.maximum(seconds - predicted + banded, least))
+    missed = tested(banded, np.maximum(seconds - predicted + banded, least), few=True)
     return band_of(missed, known)
 
 
