@@ -111,11 +111,11 @@ class _Times:
         return self._rest + kernels + self._added(every)
 
     def banded(self, some: Mapping[str, float]) -> Array:
-        """The part of it to which bands apply: kernels with a name, and collectives [s]."""
+        """The part of it to which bands apply: listed kernels, and collectives [s]."""
         import numpy as np
 
         every = {**self.base, **some}
-        named = [one for one in self._steps.calls if one.name]
+        named = [one for one in self._steps.calls if one.name in self._steps.listed]
         expected = scaled(self._known, every["memory"], every["compute"])
         found = kernel_times(named, expected, self._gpu, len(self._steps.rows))
         if not self._known.collectives:
@@ -150,7 +150,7 @@ def _fit(steps: Steps, keep: Array, asked: Asked, most: int) -> tuple[Efficiency
         on,
         "memory and compute: against the base's shares" if set(SHARES) & set(found) else "",
     )
-    ran = [one.name for one in steps.calls if one.name]
+    ran = steps.listed
     known = [one.band for name in ran if (one := asked.base.kernel(name)) and one.band]
     band = _band(times.banded(values)[keep], after, seconds, known)
     return recast(asked.base, values, ran, band), [fit]

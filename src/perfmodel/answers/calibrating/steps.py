@@ -16,6 +16,7 @@ from perfmodel.base.precision import PrecisionLike
 from perfmodel.machine.efficiency import Efficiency
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.sources.catalog import model as catalog_model
+from perfmodel.work.operation import SMALL
 from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 
@@ -43,6 +44,11 @@ class Steps(NamedTuple):
     layers: Array
     shapes: list[str]  # model, precision and devices: what is held out whole
     sizes: list[str]
+
+    @property
+    def listed(self) -> list[str]:
+        """The kernels that an estimate lists by name."""
+        return [one.name for one in self.calls if one.name not in ("", SMALL)]
 
 
 def read_steps(rows: Sequence[Row], asked: Asked) -> Steps:
@@ -81,6 +87,8 @@ def _estimate(row: Row, asked: Asked) -> Estimate:
             "precision": row.cells.get("precision", asked.precision),
             "parallelism": _ways(row, asked.parallelism),
             "efficiency": asked.base,
+            # Where they are known to take time, they are kernels as others are.
+            "small_steps": "fused" if asked.base.kernel(SMALL) is None else "separate",
         }
         if phase == "decode":
             context = row.count("context") if model.has_cache or row.has("context") else None
