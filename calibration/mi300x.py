@@ -16,8 +16,8 @@ import numpy as np
 from scipy.optimize import least_squares
 
 import perfmodel as pm
-from calibration.fit import SOFT, Tested, tested
 from calibration.report import DATE, number
+from perfmodel.answers.calibrating.fitting import SOFT, Tested, tested
 
 ROOT: Final = Path(__file__).parents[1]
 MODEL: Final = "llama-3.1-70b"
@@ -119,7 +119,7 @@ def errors(rows: list[Batch], found: Found) -> Tested:
     """What the parameters miss."""
     efficiency = slowed(found)
     times = np.array([expected(row, efficiency) for row in rows])
-    return tested(times, np.array([row.measured for row in rows]))
+    return tested(times, np.array([row.measured for row in rows]), few=False)
 
 
 def main() -> None:
