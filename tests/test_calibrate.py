@@ -340,6 +340,16 @@ def test_real_steps_tell_what_is_known_of_llama_cpp():
     assert 2.0e-3 < got["constant"] < 3.2e-3
 
 
+def test_a_precision_that_only_a_model_resolves():
+    table = single_streams("a100-sxm-80gb")
+    table = table[table.precision == "q4_k_m"]
+    a100, model = pm.gpu("a100-sxm-80gb"), pm.model("llama-3-8b")
+    named = pm.calibrate(table, a100, base="ideal")
+    table = table.drop(columns=["precision", "model"])
+    asked = pm.calibrate(table, a100, model=model, precision="q4_k_m", base="ideal")
+    assert found(asked) == found(named)
+
+
 # -- the roof --------------------------------------------------------------------------------------
 
 

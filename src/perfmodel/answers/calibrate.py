@@ -103,13 +103,12 @@ def calibrate(
     check_gpu(gpu)
     if model is not None:
         checked_kind("model", model, ModelShape, "pm.model(key) or pm.read_hf(path)")
-    usual = Precision.parse("bf16" if precision is None else precision)
     if engine is not None and base != "auto":
         raise InvalidValueError("base, engine: expected one of them, got both")
     known = resolve_efficiency(base, gpu, engine)
     rows = read_rows(measurements)
     name = _source(source, rows[0].file)
-    columns = {column for row in rows for column in row.cells}
+    columns = dict.fromkeys(column for row in rows for column in row.cells)
     shapes = [column for column in _SHAPES if column in columns]
     if len(shapes) != 1:
         got = "both" if shapes else f"neither; {did_you_mean(next(iter(columns), ''), _SHAPES)}"
@@ -118,6 +117,7 @@ def calibrate(
             f"row), got {got}"
         )
     if shapes == ["kind"]:
+        usual = Precision.parse("bf16" if precision is None else precision)
         found, fits, left = fit_kernels(measured_operations(rows, gpu, usual), known, gpu)
     else:
         _check_sums(parallelism)
