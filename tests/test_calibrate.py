@@ -608,6 +608,59 @@ def test_the_base_s_own_times_are_told_apart_without_rest():
     assert host.sequence == 9e-6
 
 
+def test_slow_links_are_told_by_steps_of_more_and_fewer_devices():
+    llama, ways = pm.model("llama-3.1-8b"), [pm.Parallelism(tensor=n) for n in (1, 2, 4, 8)]
+    known = pm.efficiency(H100, engine="vllm")
+    options = {"model": llama, "gpu": H100, "efficiency": known}
+    steps = [
+        pm.decode(batch=batch, context=1024, parallelism=way, **options)
+        for way in ways
+        for batch in (1, 8, 32, 64, 128)
+    ]
+    table = pd.DataFrame(
+        {"phase": "decode", "batch": step.step.sequences, "context": 1024,
+         "tensor": step.parallelism.tensor, "seconds": step.time + 1.5 * step.network_time}
+        for step in steps
+    )  # fmt: skip
+    calibration = pm.calibrate(table, H100, model=llama, engine="vllm")
+    assert found(calibration) == pytest.approx({"network": 2.5}, rel=0.01)
+    # What the file says takes as long as what was measured.
+    mine = calibration.efficiency
+    for step, seconds in zip(steps, table.seconds, strict=True):
+        again = pm.estimate(llama, H100, step.step, efficiency=mine, parallelism=step.parallelism)
+        assert again.time == pytest.approx(seconds, rel=1e-3)
+
+
+def test_slower_memory_is_found_and_given_back():
+    llama, known = pm.model("llama-3.1-8b"), pm.efficiency(H100, engine="vllm")
+    slower = known.model_copy(
+        update={
+            "kernels": tuple(
+                one.model_copy(
+                    update={"form": one.form.model_copy(update={"memory": 0.8 * one.form.memory})}
+                )
+                for one in known.kernels
+            )
+        }
+    )
+    steps = [
+        pm.decode(llama, H100, batch=batch, context=context, efficiency=slower)
+        for batch in (1, 8, 32, 64)
+        for context in (512, 2048, 8192)
+    ]
+    table = pd.DataFrame(
+        {"phase": "decode", "batch": step.step.sequences,
+         "context": step.step.groups[0].context, "seconds": step.time}
+        for step in steps
+    )  # fmt: skip
+    calibration = pm.calibrate(table, H100, model=llama, engine="vllm")
+    assert found(calibration) == pytest.approx({"memory": 0.8}, rel=0.01)
+    for step in steps:
+        again = pm.estimate(llama, H100, step.step, efficiency=calibration.efficiency)
+        assert again.time == pytest.approx(step.time, rel=1e-3)
+        assert again.low < step.time < again.high
+
+
 def test_shapes_are_held_out_whole_and_the_same_ones_every_time():
     names = [f"shape {i // 3}" for i in range(60)]
     parts = fitting.folds(names)

@@ -169,6 +169,7 @@ _FIELDS: Final = {
     "sequence": "host",
     "memory": "kernels",
     "compute": "kernels",
+    "network": "collectives",
     "block": "block_overhead",
 }
 

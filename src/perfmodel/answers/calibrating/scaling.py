@@ -6,8 +6,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from perfmodel.answers.calibrating.kernel_fits import rounded
-from perfmodel.machine.efficiency import Band, Efficiency, KernelEfficiency
-from perfmodel.machine.forms import HostForm, KernelForm, PrefillForm
+from perfmodel.machine.efficiency import (
+    Band,
+    CollectiveEfficiency,
+    Efficiency,
+    KernelEfficiency,
+    LinkEfficiency,
+)
+from perfmodel.machine.forms import AllReduceForm, HostForm, KernelForm, PrefillForm
 
 
 def scaled(base: Efficiency, memory: float, compute: float) -> Efficiency:
@@ -50,6 +56,7 @@ def recast(
             # The roofs, or shares of them, so that there is a place for the band.
             known = forms[name] = KernelEfficiency(name=name, form=_plain(expected))
         banded.add(known.name)
+    longer = values["network"]
     host = base.host or HostForm()
     told = {name: values[name] for name in ("constant", "sequence")}
     moved = any(values[name] != getattr(host, name) for name in told)
@@ -63,13 +70,26 @@ def recast(
                 )
                 for one in forms.values()
             ),
-            "collectives": tuple(one.model_copy(update={"band": band}) for one in base.collectives),
+            "collectives": tuple(
+                CollectiveEfficiency(kind=one.kind, form=_longer(one.form, longer), band=band)
+                for one in base.collectives
+            ),
+            "link": base.link if longer == 1 else _longer(base.link or LinkEfficiency(), longer),
             "memory": rounded(expected.memory),
             "compute": rounded(expected.compute),
             "block_overhead": values["block"],
             "host": host.model_copy(update=told) if moved else base.host,
         }
     )
+
+
+def _longer(form: LinkEfficiency | AllReduceForm, ratio: float) -> LinkEfficiency | AllReduceForm:
+    """A collective that takes so many times as long; its links never more than all they have."""
+    if ratio == 1:
+        return form
+    waits = ("launch", "second", "hop")
+    update = {name: rounded(ratio * getattr(form, name)) for name in waits if hasattr(form, name)}
+    return form.model_copy(update={**update, "share": rounded(min(1.0, form.share / ratio))})
 
 
 def _plain(expected: Efficiency) -> KernelForm:

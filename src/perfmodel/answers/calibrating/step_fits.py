@@ -29,20 +29,24 @@ from perfmodel.machine.efficiency import Band, Efficiency
 from perfmodel.machine.forms import HostForm
 
 # What whole steps can tell, in the order in which it is believed: the host's time a step and a
-# sequence, then how much faster or slower memory and arithmetic are than in the base, then the
-# small kernels of a block.
+# sequence, then how much faster or slower memory and arithmetic are than in the base, how much
+# longer collectives take, then the small kernels of a block.
 FREE: Final[Mapping[str, Free]] = {
     "constant": Free(3e-4, 1e-8, 1.0),
     "sequence": Free(1e-5, 1e-9, 0.1),
     "memory": Free(0.8, 0.1, 4.0),
     "compute": Free(0.8, 0.1, 4.0),
+    "network": Free(1.5, 0.1, 20.0),
     "block": Free(1e-5, 1e-9, 0.1),
 }
-SHARES: Final = ("memory", "compute")  # against the base's: 1 is as there
-FELT: Final = 0.1  # by how much some step must grow where a share is half of the base's
+RATIOS: Final = {"memory": 0.5, "compute": 0.5, "network": 2.0}  # to the base's; twice as slow
+FELT: Final = 0.1  # by how much some step must grow where one of them is so
 MARGIN: Final = 0.9  # of the held-out error: each further parameter must bring it below this
 SAMPLE: Final = 2_000
 ROWS_A_PARAMETER: Final = 3  # of different sizes: there are few parameters, and few steps
+_AGAINST: Final = (
+    "against the base: memory and compute its shares, network the time of its collectives"
+)
 _HOST: Final = 1e-3  # s, of a step without a graph
 _TIE: Final = 1.05  # within which what is believed first is taken
 
@@ -85,11 +89,13 @@ class _Times:
             "sequence": host.sequence,
             "memory": 1.0,
             "compute": 1.0,
+            "network": 1.0,
             "block": asked.base.block_overhead,
         }
         self._kernels = lru_cache(maxsize=16)(self._kernels_at)
+        self._network = np.array([step.network_time for step in steps.estimates])
         whole = np.array([step.time for step in steps.estimates])
-        # Collectives, and what each step adds whatever its size: as in the base.
+        # What each step adds whatever its size, as in the base.
         self._rest = whole - self._kernels(1.0, 1.0) - self._added(self.base)
 
     def _kernels_at(self, memory: float, compute: float) -> Array:
@@ -97,12 +103,12 @@ class _Times:
         return kernel_times(self._steps.calls, expected, self._gpu, len(self._steps.rows))
 
     def _added(self, every: Mapping[str, float]) -> Array:
-        """What the host and the small kernels add."""
+        """What the host, the links and the small kernels add."""
         host = HostForm.trusted(
             constant=every["constant"], sequence=every["sequence"], launch_scale=1.0
         )
         added: Array = host.time(kernels=0, sequences=self._steps.sequences)
-        return added + every["block"] * self._steps.layers
+        return added + every["network"] * self._network + every["block"] * self._steps.layers
 
     def __call__(self, some: Mapping[str, float]) -> Array:
         """Of all rows; what is not given is as in the base [s]."""
@@ -112,15 +118,13 @@ class _Times:
 
     def banded(self, some: Mapping[str, float]) -> Array:
         """The part of it to which bands apply: listed kernels, and collectives [s]."""
-        import numpy as np
-
         every = {**self.base, **some}
         named = [one for one in self._steps.calls if one.name in self._steps.listed]
         expected = scaled(self._known, every["memory"], every["compute"])
         found = kernel_times(named, expected, self._gpu, len(self._steps.rows))
         if not self._known.collectives:
             return found
-        return found + np.array([step.network_time for step in self._steps.estimates])
+        return found + every["network"] * self._network
 
 
 def _fit(steps: Steps, keep: Array, asked: Asked, most: int) -> tuple[Efficiency, list[Fit]]:
@@ -148,7 +152,7 @@ def _fit(steps: Steps, keep: Array, asked: Asked, most: int) -> tuple[Efficiency
         tested(after, seconds, few=True),
         tested(time({}), seconds, few=True),
         on,
-        "memory and compute: against the base's shares" if set(SHARES) & set(found) else "",
+        _AGAINST if set(RATIOS) & set(found) else "",
     )
     ran = steps.listed
     known = [one.band for name in ran if (one := asked.base.kernel(name)) and one.band]
@@ -199,19 +203,19 @@ def _chosen(
 def _possible(steps: Steps, time: Times) -> list[str]:
     """What the rows could tell.
 
-    A share is asked for only where the base's own kernels feel it: slow arithmetic explains no
-    memory-bound step. The small kernels of a block are told from the host by models that have not
-    as many blocks.
+    A ratio is asked for only where the base's own steps feel it: slow arithmetic explains no
+    memory-bound step, and slow links none of one device. The small kernels of a block are told from
+    the host by models that have not as many blocks.
     """
-    names = [name for name in FREE if name not in SHARES or _felt(time, name)]
+    names = [name for name in FREE if name not in RATIOS or _felt(time, name)]
     return names if len(set(steps.layers.tolist())) > 1 else [n for n in names if n != "block"]
 
 
-def _felt(time: Times, share: str) -> bool:
-    return float((time({share: 0.5}) / time({})).max()) >= 1 + FELT
+def _felt(time: Times, ratio: str) -> bool:
+    return float((time({ratio: RATIOS[ratio]}) / time({})).max()) >= 1 + FELT
 
 
 def _inside(values: Mapping[str, float]) -> bool:
-    """Whether no share has run into its bounds: then it stands for something else."""
-    shares = [(values[name], FREE[name]) for name in SHARES if name in values]
-    return all(1.01 * free.low < value < 0.99 * free.high for value, free in shares)
+    """Whether no ratio has run into its bounds: then it stands for something else."""
+    ratios = [(values[name], FREE[name]) for name in RATIOS if name in values]
+    return all(1.01 * free.low < value < 0.99 * free.high for value, free in ratios)
