@@ -207,6 +207,7 @@ def test_whole_steps(put_in, seconds):
         assert known.host.constant == pytest.approx(put_in["constant"], rel=0.15)
     expected = pm.decode(COARSE, CHIP, batch=24, context=2048, efficiency=known)
     assert expected.time == pytest.approx(seconds(24, 2048), rel=0.02)
+    assert expected.low < seconds(24, 2048) < expected.high
 
 
 def test_prefills_tell_of_arithmetic():

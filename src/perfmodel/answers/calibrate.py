@@ -161,7 +161,7 @@ def _fields(fit: Fit) -> tuple[str, ...]:
     if fit.name != "steps":
         return (fit.name,)
     found = (_FIELDS[parameter.name] for parameter in fit.parameters if parameter.found)
-    return tuple(dict.fromkeys((*found, "kernels")))  # of kernels at least the band
+    return tuple(dict.fromkeys((*found, "bands")))
 
 
 _FIELDS: Final = {

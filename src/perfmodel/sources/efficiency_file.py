@@ -25,11 +25,14 @@ _FORMS: Final[Mapping[str, Mapping[str, type[Spec]]]] = {
     "kernels": {"kernel": KernelForm, "prefill": PrefillForm},
     "collectives": {"link": LinkEfficiency, "all-reduce": AllReduceForm},
 }
-_PARTS: Final[Mapping[str, type[Spec]]] = {"link": LinkEfficiency, "host": HostForm}
+_PARTS: Final[Mapping[str, type[Spec]]] = {
+    "link": LinkEfficiency,
+    "host": HostForm,
+    "decode_band": Band,
+    "prefill_band": Band,
+}
 _PLAIN: Final = tuple(
-    name
-    for name in Efficiency.model_fields
-    if name not in ("kernels", "collectives", "link", "host", "origins")
+    name for name in Efficiency.model_fields if name not in (*_FORMS, *_PARTS, "origins")
 )
 _NOTES: Final = ("gpu", "tested")  # for people: they change nothing
 
@@ -42,7 +45,7 @@ def read_efficiency(path: str | Path) -> Efficiency:
     path : str or Path
         The file: shares and overheads by name, ``[kernels."matrix.bf16"]`` with a ``form`` and its
         parameters and perhaps a ``band``, ``[collectives.all-reduce]`` likewise, ``[host]``,
-        ``[link]``, ``[[origins]]`` [text].
+        ``[link]``, ``[decode_band]``, ``[prefill_band]``, ``[[origins]]`` [text].
 
     Returns
     -------
@@ -165,8 +168,8 @@ def _lines(
     yield from _values(efficiency, _PLAIN)
     if "steps" in tested:
         yield f"tested = {_inline(tested['steps'])}"
-    for name, part in (("link", efficiency.link), ("host", efficiency.host)):
-        if part is not None:
+    for name in _PARTS:
+        if (part := getattr(efficiency, name)) is not None:
             yield from ("", f"[{name}]", *_values(part, type(part).model_fields))
     for kernel in efficiency.kernels:
         yield from _form("kernels", kernel.name, kernel.form, kernel.band, tested)

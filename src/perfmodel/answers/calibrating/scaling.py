@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from perfmodel.answers.calibrating.kernel_fits import rounded
@@ -43,35 +43,20 @@ def _scaled_form(form: KernelForm | PrefillForm, memory: float, compute: float) 
     return type(form).trusted(**fields)
 
 
-def recast(
-    base: Efficiency, values: Mapping[str, float], ran: Iterable[str], band: Band | None
-) -> Efficiency:
-    """The base with what whole steps told; the kernels that they ran have the steps' band."""
-    expected = scaled(base, values["memory"], values["compute"])
-    forms = {one.name: one for one in expected.kernels}
-    banded = set()
-    for name in ran:
-        known = expected.kernel(name)
-        if known is None:
-            # The roofs, or shares of them, so that there is a place for the band.
-            known = forms[name] = KernelEfficiency(name=name, form=_plain(expected))
-        banded.add(known.name)
-    longer = values["network"]
+def recast(base: Efficiency, values: Mapping[str, float], bands: Mapping[str, Band]) -> Efficiency:
+    """The base with what whole steps told; their bands take the place of those of kernels."""
+    expected, longer = scaled(base, values["memory"], values["compute"]), values["network"]
     host = base.host or HostForm()
     told = {name: values[name] for name in ("constant", "sequence")}
     moved = any(values[name] != getattr(host, name) for name in told)
     return base.model_copy(
         update={
             "kernels": tuple(
-                KernelEfficiency(
-                    name=one.name,
-                    form=type(one.form)(**_four_digits(one.form)),
-                    band=band if one.name in banded else one.band,
-                )
-                for one in forms.values()
+                KernelEfficiency(name=one.name, form=type(one.form)(**_four_digits(one.form)))
+                for one in expected.kernels
             ),
             "collectives": tuple(
-                CollectiveEfficiency(kind=one.kind, form=_longer(one.form, longer), band=band)
+                CollectiveEfficiency(kind=one.kind, form=_longer(one.form, longer))
                 for one in base.collectives
             ),
             "link": base.link if longer == 1 else _longer(base.link or LinkEfficiency(), longer),
@@ -79,6 +64,8 @@ def recast(
             "compute": rounded(expected.compute),
             "block_overhead": values["block"],
             "host": host.model_copy(update=told) if moved else base.host,
+            "decode_band": bands["decode"],
+            "prefill_band": bands["prefill"],
         }
     )
 
@@ -90,15 +77,6 @@ def _longer(form: LinkEfficiency | AllReduceForm, ratio: float) -> LinkEfficienc
     waits = ("launch", "second", "hop")
     update = {name: rounded(ratio * getattr(form, name)) for name in waits if hasattr(form, name)}
     return form.model_copy(update={**update, "share": rounded(min(1.0, form.share / ratio))})
-
-
-def _plain(expected: Efficiency) -> KernelForm:
-    return KernelForm(
-        compute=rounded(expected.compute),
-        memory=rounded(expected.memory),
-        launch=expected.call_overhead,
-        exponent=expected.exponent,
-    )
 
 
 def _four_digits(form: KernelForm | PrefillForm) -> dict[str, Any]:

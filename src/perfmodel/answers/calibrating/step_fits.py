@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import Final
@@ -18,12 +18,13 @@ from perfmodel.answers.calibrating.fitting import (
     sure,
     tested,
 )
-from perfmodel.answers.calibrating.kernel_fits import band_of, parted, rounded
+from perfmodel.answers.calibrating.kernel_fits import FEW_ROWS, band_of, parted, rounded
 from perfmodel.answers.calibrating.record import Fit, LeftOut, Parameter
 from perfmodel.answers.calibrating.scaling import recast, scaled
-from perfmodel.answers.calibrating.steps import Asked, Steps, read_steps
+from perfmodel.answers.calibrating.steps import PHASES, Asked, Steps, read_steps
 from perfmodel.answers.calibrating.table import Row
 from perfmodel.answers.calibrating.work import kernel_times
+from perfmodel.answers.estimate import Estimate
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.machine.efficiency import Band, Efficiency
 from perfmodel.machine.forms import HostForm
@@ -116,16 +117,6 @@ class _Times:
         kernels = self._kernels(float(every["memory"]), float(every["compute"]))
         return self._rest + kernels + self._added(every)
 
-    def banded(self, some: Mapping[str, float]) -> Array:
-        """The part of it to which bands apply: listed kernels, and collectives [s]."""
-        every = {**self.base, **some}
-        named = [one for one in self._steps.calls if one.name in self._steps.listed]
-        expected = scaled(self._known, every["memory"], every["compute"])
-        found = kernel_times(named, expected, self._gpu, len(self._steps.rows))
-        if not self._known.collectives:
-            return found
-        return found + every["network"] * self._network
-
 
 def _fit(steps: Steps, keep: Array, asked: Asked, most: int) -> tuple[Efficiency, list[Fit]]:
     """What the rows to keep tell, and the efficiency that says so."""
@@ -154,21 +145,34 @@ def _fit(steps: Steps, keep: Array, asked: Asked, most: int) -> tuple[Efficiency
         on,
         _AGAINST if set(RATIOS) & set(found) else "",
     )
-    ran = steps.listed
-    known = [one.band for name in ran if (one := asked.base.kernel(name)) and one.band]
-    band = _band(times.banded(values)[keep], after, seconds, known)
-    return recast(asked.base, values, ran, band), [fit]
+    used = [step for step, kept in zip(steps.estimates, keep, strict=True) if kept]
+    return recast(asked.base, values, _bands(used, after, seconds, asked.base)), [fit]
 
 
-def _band(banded: Array, predicted: Array, seconds: Array, known: list[Band]) -> Band | None:
-    """A band of the kernels, for all that the steps miss: bands apply to nothing else."""
+def _bands(
+    steps: Sequence[Estimate], predicted: Array, seconds: Array, base: Efficiency
+) -> dict[str, Band]:
+    """The band of each phase, from few rows as wide as the base has it for such steps.
+
+    A phase without rows has all the doubt of the other, and of the base's kernels.
+    """
     import numpy as np
 
-    if not banded.all():
-        return None  # a coarse model has no kernels with names
-    least = 0.05 * banded
-    missed = tested(banded, np.maximum(seconds - predicted + banded, least), few=True)
-    return band_of(missed, known)
+    found = {}
+    for phase in PHASES:
+        mine = np.array([step.phase == phase for step in steps])
+        if mine.any():
+            few = [step for step in steps if step.phase == phase][:FEW_ROWS]
+            missed = tested(predicted[mine], seconds[mine], few=True)
+            found[phase] = band_of(missed, [band for step in few for band in _own_band(step)])
+    every = [*found.values(), *(one.band for one in base.kernels if one.band is not None)]
+    low, high = min(band.low for band in every), max(band.high for band in every)
+    return {phase: found.get(phase, Band(low=low, high=high)) for phase in PHASES}
+
+
+def _own_band(step: Estimate) -> Iterator[Band]:
+    if step.low is not None and step.high is not None:
+        yield Band(low=step.low / step.time, high=step.high / step.time)
 
 
 def _chosen(

@@ -20,7 +20,7 @@ from perfmodel.work.operation import SMALL
 from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 
-_PHASES: Final = {"decode": ("context",), "prefill": ("prompt", "past")}
+PHASES: Final = {"decode": ("context",), "prefill": ("prompt", "past")}
 _COMMON: Final = ("phase", "batch", "model", "precision", "tensor", "expert", "seconds", "note")
 
 
@@ -45,11 +45,6 @@ class Steps(NamedTuple):
     shapes: list[str]  # model, precision and devices: what is held out whole
     sizes: list[str]
 
-    @property
-    def listed(self) -> list[str]:
-        """The kernels that an estimate lists by name."""
-        return [one.name for one in self.calls if one.name not in ("", SMALL)]
-
 
 def read_steps(rows: Sequence[Row], asked: Asked) -> Steps:
     """The estimate of each row by the base, and the calls of its kernels.
@@ -63,7 +58,7 @@ def read_steps(rows: Sequence[Row], asked: Asked) -> Steps:
     """
     import numpy as np
 
-    columns = {*_COMMON, *(name for names in _PHASES.values() for name in names)}
+    columns = {*_COMMON, *(name for names in PHASES.values() for name in names)}
     check_columns(rows, columns)
     estimates = [_estimate(row, asked) for row in rows]
     return Steps(
@@ -78,8 +73,8 @@ def read_steps(rows: Sequence[Row], asked: Asked) -> Steps:
 
 
 def _estimate(row: Row, asked: Asked) -> Estimate:
-    phase = row.choice("phase", _PHASES)
-    row.only((*_PHASES[phase], *_COMMON), phase)
+    phase = row.choice("phase", PHASES)
+    row.only((*PHASES[phase], *_COMMON), phase)
     try:
         row.seconds  # noqa: B018  an error now, while the row is known
         model, batch = _model(row, asked), row.count("batch", 1)

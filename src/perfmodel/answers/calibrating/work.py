@@ -43,13 +43,11 @@ def gathered(works: Sequence[Iterable[Operation]], gpu: GpuSpec) -> tuple[Calls,
 
 def _arguments(op: Operation, gpu: GpuSpec) -> dict[str, float]:
     bandwidth = gpu.memory_bandwidth
-    sizes = op.kernel._asdict()
-    del sizes["name"]
     return {
         "compute": compute_time(flops=op.flops, peak=gpu.peak(op.compute)),
         "memory": memory_time(nbytes=op.nbytes, bandwidth=bandwidth),
         "activations": memory_time(nbytes=op.activation_bytes, bandwidth=bandwidth),
-        **sizes,
+        **op.sizes._asdict(),
     }
 
 
