@@ -13,6 +13,7 @@ import perfmodel as pm
 from perfmodel.base.errors import InvalidValueError, UnknownKeyError
 from perfmodel.machine.efficiency import IDEAL
 from perfmodel.sources.efficiency import resolve_efficiency
+from perfmodel.work.layers import MixtureOfExperts
 
 LLAMA, H100 = pm.model("llama-3.1-8b"), pm.gpu("h100-sxm")
 ENGINES = ("sglang", "trtllm", "vllm")
@@ -185,6 +186,21 @@ def test_what_is_listed_changes_nothing_that_is_expected(key):
         assert fused.ideal <= fused.time
 
 
+def test_devices_sort_choices_of_experts_that_others_hold():
+    moe = MixtureOfExperts(experts=8, top_k=2, width=14336)
+    held = moe.share(pm.Parallelism(tensor=4, expert=4))
+    step = pm.Step(groups=(pm.Group(count=4, new=1),))
+    sent = [
+        [
+            op.sizes.prepared
+            for op in layer.operations(4096, step, pm.Precision.preset("bf16"), 1)
+            if op.kind == "experts"
+        ]
+        for layer in (moe, held)
+    ]
+    assert sent[0] == sent[1] == [4 * 2 * 4096 / 2] * 2
+
+
 # -- kernels of others -----------------------------------------------------------------------------
 
 # TensorRT-LLM 0.9 on two A100, Mixtral 8x7B in fp16, batches that start together [s]
@@ -292,7 +308,8 @@ def test_the_sizes_of_kernels_by_hand():
     assert (sizes["qkv"].inner, sizes["qkv"].prepared) == (4096, 4 * 4096)
     # Each of four tokens goes to two experts; their two products prepare a row once together.
     experts = sizes["experts_up"], sizes["experts_down"]
-    assert [size.prepared for size in experts] == [4 * 2 * 4096 / 2, 4 * 2 * 14336 / 2]
+    # Each choice of each token is sent once, for both products.
+    assert [size.prepared for size in experts] == [4 * 2 * 4096 / 2] * 2
     assert sum(size.launches for size in experts) == 1
     # Contexts of 100, 100, 100 and 300 tokens; eight KV heads of four sequences.
     assert (sizes["attention"].inner, sizes["attention"].tiles) == (600 / 4, 8 * 4)

@@ -83,7 +83,7 @@ class Between(NamedTuple):
 
 def between(model: ModelShape, precision: Precision) -> Between:
     """The small kernels between the others, each of which moves so much a token."""
-    known = model.between
+    known: dict[Precision, Between] = model.between
     if precision not in known:
         small = [op for op in running(model, _TOKEN, precision, True) if op.kind == "small"]
         launches = sum([op.calls for op in small])

@@ -16,7 +16,7 @@ from perfmodel.base.spec import Count, CountOrZero, Flag, NonNegative, quantity
 from perfmodel.work.collective import Collective
 from perfmodel.work.layers.feedforward import activation_step
 from perfmodel.work.layers.layer import Layer
-from perfmodel.work.operation import Matrix, MatrixCost, Operation, product
+from perfmodel.work.operation import Kernel, Matrix, MatrixCost, Operation, product
 from perfmodel.work.parallel import Parallelism
 from perfmodel.work.step import Step
 
@@ -274,7 +274,16 @@ class MixtureOfExperts(Layer):
         met = maximum(self.gathered * step.mean_tokens, tokens)
         touched, rows = self._touched_by(met), self._met * met
         for cost in (up, down):
-            yield routed(cost, touched, rows=rows, tokens=tokens, calls=calls)
+            yield routed(
+                cost,
+                touched,
+                rows=rows,
+                # Each choice is sorted and summed on every device, wherever its expert is.
+                routes=self.chosen * met,
+                width=up.kernel.inner,
+                tokens=tokens,
+                calls=calls,
+            )
 
     def inner_steps(
         self, hidden: Num, tokens: Num, precision: Precision, calls: Num
@@ -335,7 +344,16 @@ def _chances(experts: int, chosen: float, skew: float) -> tuple[float, ...]:
     return (1.0,) * certain + tuple(x * (chosen - certain) / rest for x in shares[certain:])
 
 
-def routed(cost: MatrixCost, touched: Touched, *, rows: Num, tokens: Num, calls: Num) -> Operation:
+def routed(
+    cost: MatrixCost,
+    touched: Touched,
+    *,
+    rows: Num,
+    routes: Num,
+    width: Num,
+    tokens: Num,
+    calls: Num,
+) -> Operation:
     """Tokens through a matrix of which every expert has a copy; each touched copy is read once.
 
     Parameters
@@ -346,6 +364,10 @@ def routed(cost: MatrixCost, touched: Touched, *, rows: Num, tokens: Num, calls:
         How many copies the tokens meet [1].
     rows : int or array or symbol
         Products of one row with one copy: tokens times experts a token [1].
+    routes : int or array or symbol
+        Choices of all tokens, also of copies that other devices hold [1].
+    width : int or symbol
+        Values of a token that are sent for each choice [1].
     tokens : int or array or symbol
         Tokens of the step [1].
     calls : int or symbol
@@ -370,5 +392,5 @@ def routed(cost: MatrixCost, touched: Touched, *, rows: Num, tokens: Num, calls:
         weights=touched.expected * cost.weights,
         pairs=0,
         # The products of a layer's experts are one kernel.
-        kernel=cost.kernel._replace(kind="experts", rows=rows, launches=0.5),
+        kernel=Kernel("experts", cost.kernel.recipe, width, rows=routes, launches=0.5),
     )

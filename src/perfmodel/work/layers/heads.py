@@ -99,6 +99,7 @@ class MixtureOfHeads(Attention):
             yield product(cost, tokens=tokens, calls=calls)
         rows = self.top_k * tokens
         met = touched(self.experts, self.top_k, tokens, choices=self.experts)
-        yield routed(query, met, rows=rows, tokens=tokens, calls=calls)
+        sent = {"rows": rows, "routes": rows, "width": hidden, "tokens": tokens, "calls": calls}
+        yield routed(query, met, **sent)
         yield self._attend(step, tokens, precision, calls)
-        yield routed(output, met, rows=rows, tokens=tokens, calls=calls)
+        yield routed(output, met, **sent)
