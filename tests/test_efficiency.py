@@ -201,6 +201,67 @@ def test_devices_sort_choices_of_experts_that_others_hold():
     assert sent[0] == sent[1] == [4 * 2 * 4096 / 2] * 2
 
 
+# -- launches --------------------------------------------------------------------------------------
+
+
+def launches(step):
+    """Time of all launches, as in a replayed graph, small kernels at 2 us each."""
+    big = sum(
+        row.operation.calls
+        * row.operation.sizes.launches
+        * step.efficiency.kernel(row.operation.kernel.name).form.launch
+        for row in step.rows()
+        if row.operation.kernel.name
+    )
+    return big + (2 * 32 + 32 + 2 * 32 + 1) * 2e-6
+
+
+def test_without_graphs_each_launch_takes_longer():
+    replayed = pm.decode(LLAMA, H100, batch=4, context=900, engine="vllm")
+    known = pm.efficiency(H100, engine="vllm", graphs=False)
+    alone = pm.decode(LLAMA, H100, batch=4, context=900, efficiency=known)
+    scale = known.host.launch_scale
+    assert scale > 2
+    added = alone.time - replayed.time
+    assert math.isclose(added, (scale - 1) * launches(replayed), rel_tol=1e-9)
+
+
+def test_prompts_replay_no_graph():
+    prompt = pm.prefill(LLAMA, H100, prompt=128, engine="vllm")
+    host = prompt.efficiency.host.model_copy(update={"launch_scale": 1.0})
+    replayed = prompt.efficiency.model_copy(update={"host": host})
+    quick = pm.prefill(LLAMA, H100, prompt=128, efficiency=replayed)
+    added = prompt.time - quick.time
+    scale = prompt.efficiency.host.launch_scale
+    assert math.isclose(added, (scale - 1) * launches(quick), rel_tol=1e-9)
+    # Nor do tokens beside a prompt; without an engine no host is known, and nothing is added.
+    groups = (pm.Group(count=4, new=1, past=900), pm.Group(count=1, new=128))
+    both = pm.estimate(LLAMA, H100, pm.Step(groups=groups), engine="vllm")
+    assert both.time - pm.estimate(LLAMA, H100, both.step, efficiency=replayed).time > 1e-3
+
+
+# TensorRT-LLM 0.8 (docs/source/performance.md @4bb65f216f2f), prompts of 128 tokens, in fp8 with an
+# fp8 cache [s]. The time of a launch was fitted to A100.
+FIRST = {
+    ("h100-sxm", "llama-2-7b", 1): 6.4e-3,
+    ("h100-sxm", "llama-2-70b", 8): 17.0e-3,
+    ("h200-sxm", "llama-2-7b", 1): 5.8e-3,
+    ("h200-sxm", "llama-2-70b", 8): 16.0e-3,
+}
+
+
+@pytest.mark.parametrize(("key", "model", "tensor"), FIRST)
+def test_first_tokens_of_short_prompts(key, model, tensor):
+    ways = pm.Parallelism(tensor=tensor)
+    found = pm.prefill(
+        pm.model(model), pm.gpu(key), prompt=128, precision="fp8+kv8", engine="trtllm",
+        parallelism=ways,
+    )  # fmt: skip
+    measured = FIRST[key, model, tensor]
+    assert 0.87 < found.time / measured < 1.15
+    assert found.low < measured < found.high
+
+
 # -- kernels of others -----------------------------------------------------------------------------
 
 # TensorRT-LLM 0.9 on two A100, Mixtral 8x7B in fp16, batches that start together [s]

@@ -77,7 +77,7 @@ def test_an_ideal_stream_has_all_bandwidth(bandwidth):
 
 
 def test_an_ideal_host_adds_nothing():
-    assert HostForm().time(kernels=0.5, launches=0.25, sequences=64) == 0.75
+    assert HostForm().time(sequences=64) == 0
 
 
 # -- bounds ----------------------------------------------------------------------------------------
@@ -184,8 +184,8 @@ FORMS: list[tuple[Any, dict[str, float]]] = [
         {"wire": 1e6, "others": 7.0, "bandwidth": 450e9},
     ),
     (
-        HostForm(constant=3e-4, sequence=9e-6, launch_scale=1.2),
-        {"kernels": 8e-3, "launches": 1e-3, "sequences": 32.0},
+        HostForm(constant=3e-4, sequence=9e-6),
+        {"sequences": 32.0},
     ),
 ]
 
@@ -258,9 +258,9 @@ def test_one_shot_for_little_and_two_for_much():
 
 
 def test_a_host_adds_to_a_step():
-    form = HostForm(constant=0.5, sequence=0.01, launch_scale=1.2)
-    # 8 + 1.2 x 1 + .5 + 32 x .01
-    assert form.time(kernels=8.0, launches=1.0, sequences=32) == pytest.approx(10.02)
+    form = HostForm(constant=0.5, sequence=0.01)
+    # .5 + 32 x .01
+    assert form.time(sequences=32) == pytest.approx(0.82)
 
 
 # -- the catalog -----------------------------------------------------------------------------------

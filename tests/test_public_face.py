@@ -69,7 +69,7 @@ class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind, polic
     .limit
     .needed
     .shortfall(self)
-class Efficiency(compute, memory, call_overhead, step_overhead, exponent, link, kernels, collectives, host, block_overhead, decode_band, prefill_band, engine, known, origins)
+class Efficiency(compute, memory, call_overhead, step_overhead, exponent, link, kernels, collectives, host, graphs, block_overhead, decode_band, prefill_band, engine, known, origins)
     .collective(self, kind)
     .collective_time(self, kind, *, wire, others, bandwidth)
     .kernel(self, name)
@@ -165,7 +165,7 @@ class Head(tied, norm, bias, width)
     .table(self, hidden, vocab)
     .weight_bytes(self, hidden, vocab, precision)
 class HostForm(constant, sequence, launch_scale)
-    .time(self, *, kernels, launches=0, sequences=0)
+    .time(self, *, sequences)
 class KernelEfficiency(name, form, band)
 class KernelForm(compute, memory, launch, fill, exponent, prepare, tile, activation)
     .time(self, *, compute, memory, inner=0, inputs=0, activations=0, tiles=0)
@@ -336,7 +336,7 @@ calibrate(measurements, gpu, *, model=None, precision=None, parallelism=<Paralle
 compare(model, gpu, *, batch, context=None, precisions=(None,), efficiency=IDEAL, engine=None, parallelism=<Parallelism one device>)
 critical_context(model, gpu, *, precision=None)
 decode(model, gpu, *, batch, context=None, shared_past=0, precision=None, efficiency=IDEAL, engine=None, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
-efficiency(gpu, *, engine=None)
+efficiency(gpu, *, engine=None, graphs=True)
 engines()
 module errors
 estimate(model, gpu, step, *, precision=None, efficiency=IDEAL, engine=None, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)

@@ -17,6 +17,7 @@ import perfmodel as pm
 from perfmodel.base.errors import PerfModelError
 from perfmodel.base.precision import FILE_TYPES, Precision
 from scores.records import Left, Record
+from scores.records import read as read_records
 from scores.steps import fits, pooled
 
 KERNEL_SOURCE = "aiconfigurator-core 0.12.0"
@@ -310,6 +311,8 @@ def _plain(file: str, row: Row, record: Record) -> None:
         raise LeftOutError("past the pool of an engine that reads prompts whole: waves", record)
     if (_source(file, row)[-12:], record.batch, record.prompt) in _fitted():
         raise LeftOutError("what is expected of MI300X was fitted to them", record)
+    if record.family == "first token" and record in _launched():
+        raise LeftOutError("what launches by the host take was fitted to them", record)
     if record.family in ("batch", "study") and not fits(record):
         raise LeftOutError("the batch does not fit the memory: runs in waves", record)
 
@@ -321,6 +324,12 @@ def _fitted() -> frozenset[tuple[str, int, int]]:
     with path.open(newline="", encoding="utf-8") as lines:
         found = csv.DictReader(lines)
         return frozenset((r["revision"], int(r["batch"]), int(r["prompt"])) for r in found)
+
+
+@cache
+def _launched() -> frozenset[Record]:
+    """First tokens that the time of a launch was fitted to."""
+    return frozenset(read_records(Path(__file__).parents[2] / "calibration" / "launches.csv"))
 
 
 def _source(file: str, row: Row) -> str:

@@ -95,7 +95,10 @@ class Device:
         self._cluster = asked.cluster
         self._parallelism = asked.parallelism
         self._efficiency = asked.efficiency
-        self._prompts = not any(is_zero(group.new - 1) for group in step.groups)
+        decodes = [is_zero(group.new - 1) for group in step.groups]
+        decoding = asked.phase == "decode"
+        self._prompts = not decoding and not any(decodes)
+        self._launches = self._launch_scale(decoding or all(decodes))
         self._shape = shape
         self._stage = stage
         self._step = step
@@ -111,6 +114,11 @@ class Device:
         self._between = self._unlisted(asked)
         self.sums = self._sums()
         """Sums over all operations and collectives."""
+
+    def _launch_scale(self, decoding: bool) -> float:
+        """How long launches take, over those of a replayed graph [1]."""
+        host, replayed = self._efficiency.host, decoding and self._efficiency.graphs
+        return 1.0 if host is None or replayed else host.launch_scale
 
     def _operations(self, asked: Estimate) -> tuple[Operation, ...]:
         found = forward(self._shape, self._step, asked.precision, small_steps=asked.small_steps)
@@ -134,7 +142,7 @@ class Device:
                 nbytes=small.token_bytes * self._step.tokens * self.passes,
                 bandwidth=self._gpu.memory_bandwidth,
             ),
-            launches=small.launches * self.passes,
+            launches=small.launches * self.passes * self._launches,
         )
 
     def _collectives(self, asked: Estimate) -> tuple[Collective, ...]:
@@ -157,18 +165,22 @@ class Device:
                 peaks[fmt] = gpu.peak(fmt)
             compute = compute_time(flops=op.flops, peak=peaks[fmt])
             memory = memory_time(nbytes=op.nbytes, bandwidth=bandwidth)
-            time = (
-                roofline_time(compute=compute, memory=memory)
-                if ideal
-                else efficiency.kernel_time(
+            if ideal:
+                time = roofline_time(compute=compute, memory=memory)
+            else:
+                sizes = op.sizes
+                time = efficiency.kernel_time(
                     op.kernel.name,
                     gpu,
                     compute=compute,
                     memory=memory,
                     activations=memory_time(nbytes=op.activation_bytes, bandwidth=bandwidth),
-                    **op.sizes._asdict(),
+                    inner=sizes.inner,
+                    prepared=sizes.prepared,
+                    tiles=sizes.tiles,
+                    exponentials=sizes.exponentials,
+                    launches=sizes.launches * self._launches,
                 )
-            )
             rows.append(OperationTime(op, calls * compute, calls * memory, calls * time))
         return rows
 
@@ -309,7 +321,7 @@ class Device:
             return 0
         each = efficiency.step_overhead + self._shape.layers * efficiency.block_overhead
         if efficiency.host is not None:
-            each = each + efficiency.host.time(kernels=0, sequences=self._step.sequences)
+            each = each + efficiency.host.time(sequences=self._step.sequences)
         return each * self.passes + self._between
 
     @property

@@ -14,6 +14,7 @@ from perfmodel.base._num import Num, is_plain
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import (
     Exponent,
+    Flag,
     Name,
     Origin,
     Quantity,
@@ -155,6 +156,8 @@ class Efficiency(Spec):
     """A form for each collective that is known; others take ``link``."""
     host: HostForm | None = None
     """What an engine adds to the kernels of a step; None: nothing."""
+    graphs: Flag = True
+    """Whether decode steps replay a graph of kernels; steps that read prompts never do."""
     block_overhead: QuantityOrZero = quantity(
         "t_b", "s", "Time of the small kernels between the matrices of one block", default=0.0
     )
@@ -368,6 +371,7 @@ IDEAL = Efficiency.trusted(
     kernels=(),
     collectives=(),
     host=None,
+    graphs=True,
     block_overhead=0.0,
     decode_band=None,
     prefill_band=None,

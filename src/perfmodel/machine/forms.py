@@ -380,15 +380,16 @@ class StreamForm(Spec):
 class HostForm(Spec):
     """What an engine adds to the kernels of a step. The default adds nothing.
 
-    ``kernels + launch_scale launches + constant + sequence n``
+    ``constant + sequence n``; and where no graph is replayed, each launch takes ``launch_scale``
+    times as long.
 
     Examples
     --------
-    A step of 9 ms, 1 ms of it launches, for 32 sequences:
+    A step for 32 sequences:
 
-    >>> vllm = HostForm(constant=0.3e-3, sequence=9e-6, launch_scale=1.2)
-    >>> round(vllm.time(kernels=8e-3, launches=1e-3, sequences=32) * 1e3, 3)  # ms
-    9.788
+    >>> vllm = HostForm(constant=0.3e-3, sequence=9e-6)
+    >>> round(vllm.time(sequences=32) * 1e3, 3)  # ms
+    0.588
     """
 
     constant: QuantityOrZero = quantity("h_0", "s", "Time that each step adds", default=0.0)
@@ -396,33 +397,28 @@ class HostForm(Spec):
         "h_1", "s", "Time that each sequence of a step adds", default=0.0
     )
     launch_scale: Quantity = quantity(
-        "s_0", "1", "Kernel launches against those of a replayed graph", default=1.0
+        "s_0", "1", "Launches by the host itself against those of a replayed graph", default=1.0
     )
 
-    def time(self, *, kernels: Num, launches: Num = 0, sequences: Num = 0) -> Num:
-        """Expected time of one step.
+    def time(self, *, sequences: Num) -> Num:
+        """What it adds to one step.
 
         Parameters
         ----------
-        kernels : float or array or symbol
-            Time of all kernels without their launches [s].
-        launches : float or array or symbol
-            Time of their launches [s].
         sequences : int or array or symbol
             Sequences in the step [1].
 
         Returns
         -------
         float or array or symbol
-            Expected time [s].
+            Time [s].
 
         Examples
         --------
-        >>> HostForm().time(kernels=0.008, launches=0.001, sequences=32)
-        0.009000000000000001
+        >>> HostForm().time(sequences=32)
+        0.0
         """
-        busy = kernels + self.launch_scale * launches
-        return busy + self.constant + self.sequence * sequences
+        return self.constant + self.sequence * sequences
 
 
 def _checked(compute: Num, memory: Num, *others: Num) -> None:

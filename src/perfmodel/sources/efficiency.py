@@ -50,7 +50,7 @@ def engines() -> tuple[str, ...]:
     return tuple(sorted((*_engines()["engines"], *streams())))
 
 
-def efficiency(gpu: GpuSpec, *, engine: str | None = None) -> Efficiency:
+def efficiency(gpu: GpuSpec, *, engine: str | None = None, graphs: bool = True) -> Efficiency:
     """What is known of how fast kernels run on a chip: fitted to it, to its family, or to others.
 
     Parameters
@@ -59,6 +59,9 @@ def efficiency(gpu: GpuSpec, *, engine: str | None = None) -> Efficiency:
         The chip; of the catalog, what was fitted to it.
     engine : str or None
         One of ``engines()``; None: kernels of all engines pooled, and no host [text].
+    graphs : bool
+        Whether it replays decode steps as graphs; otherwise its host launches each kernel by
+        itself, as it does while prompts are read [flag].
 
     Returns
     -------
@@ -80,7 +83,8 @@ def efficiency(gpu: GpuSpec, *, engine: str | None = None) -> Efficiency:
     name = None if engine is None else _engine(engine)
     if name is not None and name in streams():
         return stream_efficiency(gpu, name)
-    return _efficiency(gpu.key, name)
+    found = _efficiency(gpu.key, name)
+    return found if graphs else found.model_copy(update={"graphs": False})
 
 
 def resolve_efficiency(given: EfficiencyLike, gpu: GpuSpec, engine: str | None) -> Efficiency:
@@ -177,11 +181,14 @@ def _efficiency(key: str, engine: str | None) -> Efficiency:
     host = {} if engine is None else _engines()["engines"][engine]
     if host:
         origins.append(_origin("host", _engines()["host"]))
+        origins.append(_origin("host.launch_scale", _engines()["launches"]["origin"]))
     bands = _engines()["bands"]["engine" if host else POOLED]
     return Efficiency(
         kernels=tuple(kernels),
         collectives=tuple(collectives),
-        host=HostForm(**host["host"]) if host else None,
+        host=HostForm(**host["host"], launch_scale=_engines()["launches"]["scale"])
+        if host
+        else None,
         decode_band=Band(**bands["decode"]),
         prefill_band=Band(**bands["prefill"]),
         engine=engine or "",

@@ -108,7 +108,7 @@ class _Times:
         host = HostForm.trusted(
             constant=every["constant"], sequence=every["sequence"], launch_scale=1.0
         )
-        added: Array = host.time(kernels=0, sequences=self._steps.sequences)
+        added: Array = host.time(sequences=self._steps.sequences)
         return added + every["network"] * self._network + every["block"] * self._steps.layers
 
     def __call__(self, some: Mapping[str, float]) -> Array:
