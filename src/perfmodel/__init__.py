@@ -24,7 +24,13 @@ from perfmodel.machine.efficiency import (
     KernelEfficiency,
     LinkEfficiency,
 )
-from perfmodel.machine.forms import AllReduceForm, HostForm, KernelForm, PrefillForm
+from perfmodel.machine.forms import (
+    AllReduceForm,
+    HostForm,
+    KernelForm,
+    PrefillForm,
+    ServerForm,
+)
 from perfmodel.machine.hardware import Cluster, GpuSpec, Link, PeakFlops
 from perfmodel.sources.catalog import gpu, gpus, model, models, read_gpu
 from perfmodel.sources.efficiency import efficiency, engines
@@ -71,6 +77,11 @@ if TYPE_CHECKING:
         roof,
         step_ridge_batch,
     )
+    from perfmodel.answers.serving.lengths import Lengths
+    from perfmodel.answers.serving.record import Serving
+    from perfmodel.answers.serving.scheduler import Disaggregated, Scheduler, Speculation
+    from perfmodel.answers.serving.serve import serve
+    from perfmodel.answers.serving.workload import Workload
     from perfmodel.interfaces.sweep import Sweep, sweep
     from perfmodel.sources.efficiency_file import read_efficiency
     from perfmodel.sources.huggingface import read_hf, read_precision
@@ -88,6 +99,7 @@ __all__ = [
     "CollectiveEfficiency",
     "Comparison",
     "DeviceMemory",
+    "Disaggregated",
     "Efficiency",
     "Embedding",
     "Estimate",
@@ -104,6 +116,7 @@ __all__ = [
     "KvLayout",
     "KvPool",
     "LatentAttention",
+    "Lengths",
     "Link",
     "LinkEfficiency",
     "MemoryPolicy",
@@ -117,10 +130,15 @@ __all__ = [
     "PrefillForm",
     "Price",
     "Remedy",
+    "Scheduler",
+    "ServerForm",
+    "Serving",
     "Source",
+    "Speculation",
     "Step",
     "Sweep",
     "Totals",
+    "Workload",
     "calibrate",
     "compare",
     "critical_context",
@@ -157,6 +175,7 @@ __all__ = [
     "ridge_batch",
     "ridge_intensity",
     "roof",
+    "serve",
     "shard",
     "step_ridge_batch",
     "sweep",
@@ -179,6 +198,11 @@ _LAZY = {
     "perfmodel.answers.ridges": (
         "critical_context gemm_ridge_batch ridge_batch ridge_intensity roof step_ridge_batch"
     ),
+    "perfmodel.answers.serving.lengths": "Lengths",
+    "perfmodel.answers.serving.record": "Serving",
+    "perfmodel.answers.serving.scheduler": "Disaggregated Scheduler Speculation",
+    "perfmodel.answers.serving.serve": "serve",
+    "perfmodel.answers.serving.workload": "Workload",
     "perfmodel.interfaces.sweep": "Sweep sweep",
     "perfmodel.interfaces.symbolic": "symbolic",
     "perfmodel.sources.efficiency_file": "read_efficiency",

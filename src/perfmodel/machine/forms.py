@@ -432,3 +432,39 @@ def _checked(compute: Num, memory: Num, *others: Num) -> None:
         raise InvalidValueError(
             f"compute, memory, ...: expected at least 0, and memory above 0, got {got}"
         )
+
+
+class ServerForm(Spec):
+    """What an engine's server adds to a request beside its steps. The default adds nothing.
+
+    A first token reaches its user ``steps`` decode steps and ``delay`` after it is computed, for
+    servers look for new requests, and send tokens, only so often. ``interference`` is the time
+    that a prompt takes from decoding sequences, over what its kernels take.
+
+    Examples
+    --------
+    >>> ServerForm(steps=3, delay=10e-3).time(step=20e-3)
+    0.07
+    """
+
+    steps: QuantityOrZero = quantity("k", "1", "Steps until a first token is seen", default=0.0)
+    delay: QuantityOrZero = quantity("c", "s", "Time until a first token is seen", default=0.0)
+    interference: Quantity = quantity(
+        r"\gamma", "1", "Time that a prompt takes from decoding, over that of its kernels",
+        default=1.0,
+    )  # fmt: skip
+
+    def time(self, *, step: Num) -> Num:
+        """How much later a first token is seen.
+
+        Parameters
+        ----------
+        step : float or array or symbol
+            Time of a decode step [s].
+
+        Returns
+        -------
+        float or array or symbol
+            Time [s].
+        """
+        return self.steps * step + self.delay

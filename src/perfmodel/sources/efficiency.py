@@ -17,7 +17,13 @@ from perfmodel.machine.efficiency import (
     KernelEfficiency,
     LinkEfficiency,
 )
-from perfmodel.machine.forms import AllReduceForm, HostForm, KernelForm, PrefillForm
+from perfmodel.machine.forms import (
+    AllReduceForm,
+    HostForm,
+    KernelForm,
+    PrefillForm,
+    ServerForm,
+)
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.sources.catalog import catalog_sources
 from perfmodel.sources.streams import stream_efficiency, streams
@@ -103,6 +109,20 @@ def resolve_efficiency(given: EfficiencyLike, gpu: GpuSpec, engine: str | None) 
         return given
     checked_choice("efficiency", given, ("auto", "ideal"))
     return efficiency(gpu) if given == "auto" else IDEAL
+
+
+def resolve_server(given: ServerForm | None, engine: str | None) -> ServerForm:
+    """What a server adds to a request: as given, or what is known of the engine.
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is no such engine.
+    """
+    if given is not None:
+        return given
+    row = {} if engine is None else _engines()["engines"].get(_engine(engine), {})
+    return ServerForm(**row.get("server", {}))
 
 
 def _engine(engine: str) -> str:

@@ -1,0 +1,111 @@
+"""Prompts on devices of their own: waiting there, and moving keys and values over."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from perfmodel.answers.memory import memory
+from perfmodel.answers.serving.costs import Server
+from perfmodel.answers.serving.scheduler import Disaggregated
+from perfmodel.answers.serving.workload import Workload
+from perfmodel.base._num import Num, minimum
+from perfmodel.base.errors import InvalidValueError
+
+_FULL = 1 - 1e-6
+
+
+def waiting(service: Num, square: Num, load: Num, servers: Num) -> Num:
+    """Mean wait for one of several servers, first come, first served: Sakasegawa's approximation.
+
+    ``s (1 + c_s^2) / 2  rho^(sqrt(2 (c + 1)) - 1) / (c (1 - rho))``; of one server it is exact for
+    random arrivals.
+
+    Parameters
+    ----------
+    service : float or array
+        Mean time of a service, s [s].
+    square : float or array
+        Mean of its square over the square of its mean, 1 + c_s^2 [1].
+    load : float or array
+        Share of the time that servers are busy, rho [1].
+    servers : int or array
+        Servers, c [1].
+
+    Returns
+    -------
+    float or array
+        Time [s].
+    """
+    load = minimum(load, _FULL)
+    power = (2 * (servers + 1)) ** 0.5 - 1
+    return service * square / 2 * load**power / (servers * (1 - load))
+
+
+class Pools(NamedTuple):
+    """What two pools cost a request."""
+
+    prefill: float
+    """Mean time of reading a prompt [s]."""
+    square: float
+    """Mean of its square over the square of its mean [1]."""
+    transfer: float
+    """Time in which keys and values of a prompt move [s]."""
+    replicas: int
+    """Replicas that read prompts [1]."""
+
+    def first(self, rate: Num) -> Num:
+        """From a request to its first token, where others come at a rate [s]."""
+        load = rate * self.prefill / self.replicas
+        wait = waiting(self.prefill, self.square, load, self.replicas)
+        return wait + self.prefill + self.transfer
+
+
+def pools_of(server: Server, workload: Workload, apart: Disaggregated) -> Pools:
+    """The prefill pool of a server, and the way from there.
+
+    Raises
+    ------
+    InvalidValueError
+        If nothing says how fast keys and values move.
+    """
+    reading = server._replace(parallelism=apart.prefill_parallelism or server.parallelism)
+    new, shares = workload.prompts
+    time = reading.estimate("prefill", 1.0, new, workload.prefix, 1.0).time + 0 * new
+    mean = float(time @ shares)
+    return Pools(
+        prefill=mean,
+        square=float(time**2 @ shares) / mean**2,
+        transfer=_transfer(server, workload, apart),
+        replicas=apart.prefill,
+    )
+
+
+def _transfer(server: Server, workload: Workload, apart: Disaggregated) -> float:
+    """Each device sends its part of a prompt's keys and values, all of them at once."""
+    if not server.model.has_cache:
+        return 0.0
+    bandwidth, latency = _way(server, apart)
+    held = memory(
+        server.model,
+        server.gpu,
+        batch=1,
+        context=max(1, round(workload.prompt.mean)),
+        precision=server.precision,
+        parallelism=server.parallelism,
+    )
+    return latency + (held.kv + held.state) / bandwidth
+
+
+def _way(server: Server, apart: Disaggregated) -> tuple[float, float]:
+    if apart.transfer is not None:
+        return apart.transfer, 0.0
+    network = None if server.cluster is None else server.cluster.link
+    link = network or server.gpu.link
+    if link is None:
+        raise InvalidValueError(
+            f"Disaggregated.transfer: required, for {server.gpu.name} has no link in the catalog, "
+            "but missing"
+        )
+    return link.bandwidth, link.latency
+
+

@@ -1,0 +1,338 @@
+"""Requests on devices: time to first token, time a token, throughput, and what limits them."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from perfmodel.answers._asked import placed
+from perfmodel.answers.holding.policies import PolicyLike
+from perfmodel.answers.memory import max_batch
+from perfmodel.answers.serving.costs import (
+    Costs,
+    Server,
+    costs_of,
+    decode_costs,
+    knots_up_to,
+)
+from perfmodel.answers.serving.pools import Pools, pools_of, waiting
+from perfmodel.answers.serving.record import Serving
+from perfmodel.answers.serving.scheduler import (
+    Disaggregated,
+    Scheduler,
+    SchedulerLike,
+    Speculation,
+    resolve_scheduler,
+)
+from perfmodel.answers.serving.steady import Loop, State, closed, opened, state
+from perfmodel.answers.serving.workload import Workload
+from perfmodel.base._num import Num, maximum
+from perfmodel.base.errors import InvalidValueError, NoCacheError, UnboundedError
+from perfmodel.base.precision import PrecisionLike
+from perfmodel.base.spec import checked_kind
+from perfmodel.machine.efficiency import IDEAL
+from perfmodel.machine.forms import ServerForm
+from perfmodel.machine.hardware import Cluster, GpuSpec
+from perfmodel.sources.efficiency import EfficiencyLike, resolve_efficiency, resolve_server
+from perfmodel.work.parallel import SINGLE, Parallelism
+from perfmodel.work.shape import ModelShape
+
+MOST: Final = 2.0**16  # sequences of a replica where nothing else limits them
+
+
+def serve(
+    model: ModelShape,
+    gpu: GpuSpec | Cluster,
+    workload: Workload,
+    *,
+    parallelism: Parallelism = SINGLE,
+    precision: PrecisionLike = None,
+    scheduler: SchedulerLike = "chunked",
+    efficiency: EfficiencyLike = IDEAL,
+    engine: str | None = None,
+    server: ServerForm | None = None,
+    speculation: Speculation | None = None,
+    policy: PolicyLike = "logical",
+) -> Serving:
+    """Estimate the steady state of a server: means over the requests of a workload.
+
+    Parameters
+    ----------
+    model : ModelShape
+        The model.
+    gpu : GpuSpec or Cluster
+        The chip, or many of them and the network between their nodes.
+    workload : Workload
+        Lengths of prompts and outputs, and users at once or requests a second.
+    parallelism : Parallelism
+        Over how many devices each part of the model is divided; replicas share the requests.
+    precision : Precision or str or None
+        What is stored, moved and computed in; None: the checkpoint's own, else bf16.
+    scheduler : Scheduler or Disaggregated or str
+        ``"chunked"``, ``"prefill-first"``, ``"disaggregated"``, or one with settings of its own.
+    efficiency : Efficiency or {"ideal", "auto"}
+        How far below the roofs; the default is the roofs themselves, "auto" what is known of the
+        chip.
+    engine : str or None
+        Whose kernels, host and server are meant, of ``engines()``; implies "auto".
+    server : ServerForm or None
+        What a server adds to a request beside its steps; None: what is known of the engine.
+    speculation : Speculation or None
+        How tokens are guessed and checked; None: they are not.
+    policy : MemoryPolicy or str
+        How the engine uses the memory, for how many sequences there is room.
+
+    Returns
+    -------
+    Serving
+        ``ttft``, ``tpot``, ``end_to_end`` [s], rates [1/s], utilizations, and what limits them.
+
+    Raises
+    ------
+    UnknownKeyError
+        If there is no preset, engine or policy of that name.
+    InvalidValueError
+        If an argument is not what it should be, or requests come faster than they can be answered;
+        the message says at what rate they can.
+    DoesNotFitError
+        If not even one sequence fits the memory.
+    UnsupportedFormatError
+        If the chip has no peak for a format that the precision computes in.
+
+    Notes
+    -----
+    Means of a steady state, and no percentiles. ``tpot`` is ``(end to end - ttft) / (O - 1)``, as
+    serving benchmarks define it.
+
+    Examples
+    --------
+    One user waits for a prefill, then for decode steps; nobody else is in the way:
+
+    >>> from perfmodel import GpuSpec, ModelShape, Workload, serve
+    >>> h100 = GpuSpec(name="H100", memory_bandwidth=3.35e12, peak_flops={"bf16": 989e12})
+    >>> shape = ModelShape.from_totals(params=8e9)
+    >>> alone = serve(shape, h100, Workload(prompt=2048, output=256, concurrency=1))
+    >>> f"{alone.ttft * 1e3:.1f} ms, then {alone.tpot * 1e3:.2f} ms a token"
+    '33.1 ms, then 4.78 ms a token'
+
+    64 users get almost as many tokens each, but for the prompts that are read in between:
+
+    >>> many = serve(shape, h100, Workload(prompt=2048, output=256, concurrency=64))
+    >>> f"{many.tpot * 1e3:.1f} ms, {many.interference:.0%} of it prompts of others"
+    '11.6 ms, 59% of it prompts of others'
+    """
+    place = placed(model, gpu, parallelism)
+    checked_kind("workload", workload, Workload, "pm.Workload(prompt=, output=, concurrency=)")
+    order = resolve_scheduler(scheduler)
+    if speculation is not None:
+        checked_kind("speculation", speculation, Speculation, "pm.Speculation(tokens=, ...)")
+    if server is not None:
+        checked_kind("server", server, ServerForm, "pm.ServerForm(steps=, delay=)")
+    model.require_positions(workload.longest_context - 1)
+    asked = Asked(
+        workload=workload,
+        order=order,
+        speculation=speculation,
+        server=resolve_server(server, engine),
+        **_replicas(place.parallelism, order),
+    )
+    one = Server(
+        model,
+        place.gpu,
+        model.resolve_precision(precision),
+        resolve_efficiency(efficiency, place.gpu, engine),
+        asked.replica,
+        place.cluster,
+    )
+    room = _room(one, asked, policy)
+    found = _answer(one, asked, room)
+    return Serving(
+        model=model,
+        gpu=place.gpu,
+        cluster=place.cluster,
+        parallelism=place.parallelism,
+        precision=one.precision,
+        efficiency=one.efficiency,
+        workload=workload,
+        scheduler=order,
+        speculation=speculation,
+        server=asked.server,
+        capacity=room,
+        **found,
+    )
+
+
+class Asked(NamedTuple):
+    """What is asked of the replicas, and how they are asked."""
+
+    workload: Workload
+    order: Scheduler | Disaggregated
+    speculation: Speculation | None
+    server: ServerForm
+    replica: Parallelism  # how one of them is divided
+    lanes: int  # replicas in all
+    coupled: int  # of them, how many step together
+
+    @property
+    def accepted(self) -> float:
+        """Tokens that a step gives a sequence [1]."""
+        return 1.0 if self.speculation is None else self.speculation.expected_tokens
+
+
+def _replicas(ways: Parallelism, order: Scheduler | Disaggregated) -> dict[str, Any]:
+    """Replicas that share no experts are servers of their own."""
+    pool = order.decode if isinstance(order, Disaggregated) else 1
+    lanes = pool * ways.data
+    if ways.data > 1 and ways.expert <= ways.tensor:
+        return {"replica": ways.model_copy(update={"data": 1}), "lanes": lanes, "coupled": 1}
+    return {"replica": ways, "lanes": lanes, "coupled": ways.data}
+
+
+def _room(one: Server, asked: Asked, policy: PolicyLike) -> int | None:
+    """Sequences that all replicas hold at once; None where nothing limits them."""
+    work, order = asked.workload, asked.order
+    limits = [] if order.sequences is None else [order.sequences * asked.lanes]
+    context = work.reserved_context if order.reserves else work.mean_context
+    speculation = asked.speculation
+    if one.gpu.capacity is not None and one.model.has_cache:
+        try:
+            held = max_batch(
+                one.model,
+                one.gpu,
+                context=max(1, round(context)),
+                precision=one.precision,
+                policy=policy,
+                parallelism=one.parallelism,
+                draft=None if speculation is None else speculation.draft,
+            )
+            limits.append(held * asked.lanes // asked.coupled)
+        except (UnboundedError, NoCacheError):
+            pass
+    return min(limits, default=None)
+
+
+def _answer(one: Server, asked: Asked, room: int | None) -> dict[str, Any]:
+    """The steady state of all replicas, as fields of a record."""
+    work = asked.workload
+    most = MOST if room is None else max(1.0, room / asked.lanes)
+    if work.rate is None:
+        users = work.concurrency or 1.0
+        held = min(users, most * asked.lanes)
+        system = _system(one, asked, held / asked.lanes)
+        found = system.of_users(held)
+        waiting_ones = users - held
+        return found | {
+            "ttft": found["ttft"] + waiting_ones / found["requests_per_second"],
+            "waiting": waiting_ones,
+        }
+    system = _system(one, asked, most)
+    largest = system.of_users(most * asked.lanes)["requests_per_second"]
+    if work.rate >= largest:
+        raise InvalidValueError(
+            f"Workload.rate: expected less than {largest:.4g} requests a second, the most that "
+            f"{asked.lanes} replicas of {one.gpu.name} answer, got {work.rate:g}"
+        )
+    return system.of_rate(work.rate, most if room is not None else None)
+
+
+def _system(one: Server, asked: Asked, most: float) -> System:
+    knots = knots_up_to(most + 1)
+    work, order = asked.workload, asked.order
+    if isinstance(order, Disaggregated):
+        costs = decode_costs(one, work, asked.speculation, knots)
+        return System(asked, costs, pools_of(one, work, order))
+    return System(asked, costs_of(one, work, order, asked.speculation, knots), None)
+
+
+class System(NamedTuple):
+    """Replicas with their costs, whose loop is to be closed."""
+
+    asked: Asked
+    costs: Costs
+    pools: Pools | None
+
+    def loop(self, users: float | None, rate: float | None) -> Loop:
+        """What the steady state depends on, of one replica."""
+        asked, order = self.asked, self.asked.order
+        tokens = asked.workload.decode_tokens
+        return Loop(
+            steps=tokens / asked.accepted,
+            tokens=tokens,
+            users=users,
+            rate=rate,
+            mixed=isinstance(order, Scheduler) and order.kind == "chunked",
+            interference=asked.server.interference,
+            lanes=asked.coupled,
+        )
+
+    def of_users(self, users: float) -> dict[str, Any]:
+        """The closed loop of so many users, all of whom have room."""
+        # A router deals users evenly; where prompts have a pool of their own, requests.
+        lanes = self.asked.lanes
+        each = 1 + (users - 1) / lanes if self.pools else maximum(users / lanes, 1.0)
+        loop = self.loop(each, None)
+
+        def first(others: Num, found: State) -> Num:
+            return self._first(found, lanes * others / found.decoding) + self._burst(loop, others)
+
+        others = closed(loop, self.costs, first)
+        found = state(loop, self.costs, others)
+        ttft = first(others, found)
+        rate = users / (ttft + found.decoding)
+        return self._record(others, found, ttft, rate)
+
+    def of_rate(self, rate: float, room: float | None) -> dict[str, Any]:
+        """The open loop of so many requests a second."""
+        lanes = self.asked.lanes
+        loop = self.loop(None, rate / lanes)
+        most = MOST if room is None else room
+        others = opened(loop, self.costs, most)
+        found = state(loop, self.costs, others)
+        ttft = self._first(found, rate)
+        queue = 0.0
+        if room is not None:
+            # Whoever finds no room waits for one of so many places.
+            stay = ttft + found.decoding
+            queue = waiting(stay, 2.0, rate / lanes * stay / room, room)
+        fields = self._record(others, found, ttft + queue, rate)
+        return fields | {"waiting": 0.0}
+
+    def _first(self, found: State, rate: Num) -> Num:
+        """To the first token, with a pool for prompts and the server's own delays."""
+        apart = 0.0 if self.pools is None else self.pools.first(rate)
+        return found.first + apart + self.asked.server.time(step=found.iteration)
+
+    def _burst(self, loop: Loop, others: Num) -> Num:
+        """All users begin at once: in the first of R rounds a prompt waits for half the others."""
+        rounds = self.asked.workload.rounds
+        if rounds is None:
+            return 0.0
+        each = self.costs.at(others).one if self.pools is None else self.pools.prefill
+        return (loop.users - 1) / 2 * each / rounds  # type: ignore[operator]
+
+    def _record(self, others: Num, found: State, ttft: Num, rate: Num) -> dict[str, Any]:
+        asked, pools = self.asked, self.pools
+        decoding, together = _plain(found.decoding), 1 + _plain(others)
+        fields: dict[str, Any] = {
+            "ttft": _plain(ttft),
+            "tpot": decoding / asked.workload.decode_tokens,
+            "requests_per_second": _plain(rate),
+            "decoding": _plain(rate) * decoding,
+            "together": together,
+            "waiting": 0.0,
+            "plain": _plain(found.plain),
+            "iteration": _plain(found.iteration),
+            "load": _plain(found.load),
+        }
+        if pools is not None:
+            busy = fields["requests_per_second"] * pools.prefill / pools.replicas
+            fields |= {
+                "load": busy,
+                "transfer": pools.transfer,
+                "pools": (pools.prefill, decoding / together),
+            }
+        return fields
+
+
+def _plain(number: Num) -> float:
+    """The one element of an answer for one candidate."""
+    return float(number[0]) if hasattr(number, "__len__") else float(number)
