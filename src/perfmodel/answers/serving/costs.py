@@ -80,6 +80,8 @@ class Costs(NamedTuple):
     """Share of a step's budget that a prompt takes; above 1, so many steps [1]."""
     square: Any
     """Mean square of that share, over prompts [1]."""
+    chunks: Any
+    """Steps in which a prompt is read [1]."""
 
     def at(self, number: Num) -> Costs:
         """The costs at so many sequences, straight between knots."""
@@ -160,6 +162,7 @@ def costs_of(
         read=read,
         load=(new / room) @ shares,
         square=((new / room) ** 2) @ shares,
+        chunks=chunks @ shares,
     )
 
 
@@ -173,7 +176,7 @@ def decode_costs(
     time, _ = _decode(server, workload, knots[1:], width)
     step = np.concatenate([[0.0], time + _drafts(server, workload, speculation, knots[1:])])
     none = 0.0 * knots
-    return Costs(knots, step, none, none, none, none, none, none)
+    return Costs(knots, step, none, none, none, none, none, none, none)
 
 
 def _decode(server: Server, workload: Workload, batch: Any, width: int) -> tuple[Any, Any]:
@@ -186,9 +189,7 @@ def _decode(server: Server, workload: Workload, batch: Any, width: int) -> tuple
     return time.mean(axis=1), (time * (1 - share)).mean(axis=1)
 
 
-def _drafts(
-    server: Server, workload: Workload, speculation: Speculation | None, batch: Any
-) -> Any:
+def _drafts(server: Server, workload: Workload, speculation: Speculation | None, batch: Any) -> Any:
     """Time in which a draft guesses its tokens, one after another."""
     if speculation is None or speculation.draft is None:
         return 0.0

@@ -107,5 +107,3 @@ def _way(server: Server, apart: Disaggregated) -> tuple[float, float]:
             "but missing"
         )
     return link.bandwidth, link.latency
-
-

@@ -196,9 +196,7 @@ class Serving(Spec):
         ways = self.parallelism
         if ways.data > 1 and ways.expert <= ways.tensor:
             ways = ways.model_copy(update={"data": 1})
-        return Server(
-            self.model, self.gpu, self.precision, self.efficiency, ways, self.cluster
-        )
+        return Server(self.model, self.gpu, self.precision, self.efficiency, ways, self.cluster)
 
     def _busy(self, of_step: float, of_prefill: float) -> float:
         """Share of the time in which a replica that writes tokens is busy so."""

@@ -152,4 +152,3 @@ class Speculation(Spec):
             short = sum([middle**i for i in range(self.tokens + 1)]) < cost
             low, high = where(short, middle, low), where(short, high, middle)
         return high
-

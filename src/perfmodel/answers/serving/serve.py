@@ -271,14 +271,13 @@ class System(NamedTuple):
         each = 1 + (users - 1) / lanes if self.pools else maximum(users / lanes, 1.0)
         loop = self.loop(each, None)
 
-        def first(others: Num, found: State) -> Num:
-            return self._first(found, lanes * others / found.decoding) + self._burst(loop, others)
+        def aside(others: Num, found: State) -> Num:
+            return self._aside(found, lanes * others / found.decoding) + self._burst(loop, others)
 
-        others = closed(loop, self.costs, first)
+        others = closed(loop, self.costs, aside)
         found = state(loop, self.costs, others)
-        ttft = first(others, found)
-        rate = users / (ttft + found.decoding)
-        return self._record(others, found, ttft, rate)
+        ttft = found.first + aside(others, found)
+        return self._record(others, found, ttft, users / (ttft + found.decoding))
 
     def of_rate(self, rate: float, room: float | None) -> dict[str, Any]:
         """The open loop of so many requests a second."""
@@ -287,7 +286,7 @@ class System(NamedTuple):
         most = MOST if room is None else room
         others = opened(loop, self.costs, most)
         found = state(loop, self.costs, others)
-        ttft = self._first(found, rate)
+        ttft = found.first + self._aside(found, rate)
         queue = 0.0
         if room is not None:
             # Whoever finds no room waits for one of so many places.
@@ -296,10 +295,10 @@ class System(NamedTuple):
         fields = self._record(others, found, ttft + queue, rate)
         return fields | {"waiting": 0.0}
 
-    def _first(self, found: State, rate: Num) -> Num:
-        """To the first token, with a pool for prompts and the server's own delays."""
+    def _aside(self, found: State, rate: Num) -> Num:
+        """What passes before a first token aside from steps: another pool, the server's delays."""
         apart = 0.0 if self.pools is None else self.pools.first(rate)
-        return found.first + apart + self.asked.server.time(step=found.iteration)
+        return apart + self.asked.server.time(step=found.iteration)
 
     def _burst(self, loop: Loop, others: Num) -> Num:
         """All users begin at once: in the first of R rounds a prompt waits for half the others."""

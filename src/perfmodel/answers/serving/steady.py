@@ -18,6 +18,7 @@ from perfmodel.base._num import Num, maximum, minimum, where
 _ROUNDS: Final = 60  # of the search along one number; it mostly needs eight
 _CLOSE: Final = 1e-9
 _FULL: Final = 1 - 1e-6  # load of a queue from which on it has no end
+_LEAST: Final = 1e-12
 
 
 class Loop(NamedTuple):
@@ -50,6 +51,8 @@ class State(NamedTuple):
     """From the first token to the last, D [s]."""
     first: Num
     """From the request to its first token, without the server's own delays [s]."""
+    away: Num
+    """Steps of others between a request and its first token, in which it does not decode [1]."""
     load: Num
     """Share of the budget of steps that prompts take; at 1 their queue has no end [1]."""
 
@@ -72,73 +75,81 @@ def prompts_in_step(mean: Num, costs: Costs) -> Num:
     none = math.e**-mean
     past_one = mean - 1 + none  # E[(A - 1)+]
     past_two = mean - 2 + 2 * none + mean * none  # E[(A - 2)+]
-    second, later = costs.two - costs.one, (costs.four - costs.two) / 2
+    second, later = _further(costs)
     return costs.one * mean + (second - costs.one) * past_one + (later - second) * past_two
+
+
+def _further(costs: Costs) -> tuple[Num, Num]:
+    """What a second prompt in a step adds, and each after it: the first may fill idle units."""
+    return costs.two - costs.one, (costs.four - costs.two) / 2
 
 
 def state(loop: Loop, costs: Costs, others: Num) -> State:
     """The times of a request beside which so many others decode, on average."""
     beside, together = costs.at(others), costs.at(1 + others)
-    begin = others / loop.steps  # prompts of others that begin in a step
-    held_up = maximum(begin, (1 - math.e ** -(loop.lanes * begin)) * (loop.lanes > 1))
-    longer = loop.interference * prompts_in_step(held_up, together)
-    iteration = together.step + longer
-    load = begin * beside.load
+    begin = others / loop.steps  # requests of others that end in a step, and as many begin
+    # Where prompts stop all decoding, those that come with a request's own do not hold it up.
+    seen = begin if loop.mixed or loop.users is None else begin * (1 - 1 / loop.steps)
+    held_up = maximum(seen, (1 - math.e ** -(loop.lanes * seen)) * (loop.lanes > 1))
+    iteration = together.step + loop.interference * prompts_in_step(held_up, together)
+    residual, company = 0.0, begin
     if loop.users is None:
-        wait, first = _open(loop, beside, begin, iteration, together)
-    else:
-        wait, first = _closed(loop, beside, begin)
-    return State(iteration, together.step, loop.steps * iteration, wait + first, load)
+        met = _met(begin, iteration, together)
+        busy = 1 - math.e ** -(loop.rate * (loop.steps * iteration + beside.read))
+        residual, company = busy * met / 2, begin * met / iteration
+    queue, away = _queue(loop, beside, begin, company)
+    return State(
+        iteration=iteration,
+        plain=together.step,
+        decoding=loop.steps * iteration,
+        first=residual + queue + beside.read,
+        away=away,
+        load=begin * beside.load,
+    )
 
 
-def _closed(loop: Loop, beside: Costs, begin: Num) -> tuple[Num, Num]:
-    """Requests come at the end of a step, each as another one is answered there."""
-    return _queue(loop, beside, begin, begin), beside.read
+def _met(begin: Num, iteration: Num, costs: Costs) -> Num:
+    """Length of the step that a request meets which comes at any time: long ones are met more."""
+    share = minimum(begin * costs.one / iteration, _FULL)
+    return iteration + costs.one**2 * begin / iteration / (1 - share**2)
 
 
-def _open(
-    loop: Loop, beside: Costs, begin: Num, iteration: Num, together: Costs
-) -> tuple[Num, Num]:
-    """Requests come at any time: in long steps more than in short ones."""
-    prompt = together.one
-    share = minimum(begin * prompt / iteration, _FULL)
-    met = iteration + prompt**2 * begin / iteration / (1 - share**2)
-    busy = 1 - math.e ** -(loop.rate * (loop.steps * iteration + beside.read))
-    return busy * met / 2 + _queue(loop, beside, begin, begin * met / iteration), beside.read
+def _queue(loop: Loop, beside: Costs, begin: Num, company: Num) -> tuple[Num, Num]:
+    """How long a prompt waits for others, and in how many steps its request does not decode.
 
-
-def _queue(loop: Loop, beside: Costs, begin: Num, company: Num) -> Num:
-    """How long a prompt waits for others: those left over, and those that came in its step.
-
-    Of the latter half are read before it; those behind it make its last step longer, as far as a
-    step has room for more than one.
+    It waits for those left over, and those that came in its step. Of the latter half are read
+    before it; those behind it make its last step longer, as far as a step has room for more.
     """
     size = beside.load
     fits = maximum(1 - size, 0.0)
-    wait = beside.one * company / 2 * (1 + fits)
+    with_it = company * (1 + fits) / 2
+    second, later = _further(beside)
+    wait = second * with_it + (later - second) * (with_it - 1 + math.e**-with_it)
     if not loop.mixed:
-        return wait
+        return wait, 0.0
     load = minimum(begin * size, _FULL)
     left = maximum(begin * beside.square + load**2 - load, 0.0) / (2 * (1 - load))
-    ahead = company / 2 * size * minimum(size, 1.0)
-    return wait + (left + ahead) * beside.step + left * beside.one / size
+    left = left + company / 2 * size * minimum(size, 1.0)
+    wait = wait + left * beside.step + left * later / maximum(size, _LEAST)
+    return wait, beside.chunks + left
 
 
 # -- closing the loop ------------------------------------------------------------------------------
 
 
-def closed(loop: Loop, costs: Costs, first: Callable[[Num, State], Num]) -> Num:
+def closed(loop: Loop, costs: Costs, aside: Callable[[Num, State], Num]) -> Num:
     """How many others decode beside a request of so many users.
 
-    Of a user's cycle the share D / (TTFT + D) decodes, so that
-    ``others (TTFT + D) = (users - 1) D``.
+    Counted in steps, not in time: of the steps of a user's cycle, ``steps`` decode and ``away`` do
+    not, so that ``others (steps + away) = (users - 1) steps``. What passes aside from the steps of
+    this replica is turned into as many of them.
     """
 
     def excess(others: Num) -> Num:
         found = state(loop, costs, others)
-        cycle = first(others, found) + found.decoding
-        over = others * cycle - (loop.users - 1) * found.decoding
-        return where(found.load < _FULL, over / found.decoding, loop.users * 1.0)
+        away = found.away + aside(others, found) / found.iteration
+        over = others * (1 + away / loop.steps) - (loop.users - 1)
+        return where(found.load < _FULL, over, loop.users * 1.0)
 
     return crossing(excess, costs.knots, maximum(loop.users - 1, 0.0))
 

@@ -93,7 +93,9 @@ def _table(file: Path) -> pd.DataFrame:
     except ConfigError:
         raise
     except ImportError:
-        raise ConfigError(f"{printable(file)}: expected pyarrow to read Parquet, got none") from None
+        raise ConfigError(
+            f"{printable(file)}: expected pyarrow to read Parquet, got none"
+        ) from None
     except Exception as error:
         kind = "Parquet" if parquet else "CSV"
         why = shown(reason(error), 120)
@@ -181,5 +183,3 @@ def _ranked(values: Any, within: Any) -> Any:
     found = np.empty(len(values), dtype=np.int64)
     found[order] = rank
     return found
-
-
