@@ -84,10 +84,11 @@ class Costs(NamedTuple):
     """Steps in which a prompt is read [1]."""
 
     def at(self, number: Num) -> Costs:
-        """The costs at so many sequences, straight between knots."""
+        """The costs at so many sequences, straight between knots; at most at the last."""
         import numpy as np
 
         knots = self.knots
+        number = minimum(number, knots[-1])
         left = np.clip(np.searchsorted(knots, number, side="right") - 1, 0, len(knots) - 2)
         part = (number - knots[left]) / (knots[left + 1] - knots[left])
         return Costs(number, *(_between(table, left, part) for table in self[1:]))
@@ -137,7 +138,7 @@ def costs_of(
     sizes = np.concatenate([new / chunks, _together(shares @ new, room)], axis=1)
     longer = _beside(server, decoding[:, None], sizes, width, "decode")
     if scheduler.kind == "chunked":
-        longer = longer - beside[:, None]
+        longer = maximum(longer - beside[:, None], 0.0)
     kinds = len(new)
     # Of a prompt in stages, time passes till the last has seen it; they are busy for less.
     passing = longer[:, :kinds]

@@ -177,6 +177,15 @@ class Asked(NamedTuple):
         """Tokens that a step gives a sequence [1]."""
         return 1.0 if self.speculation is None else self.speculation.expected_tokens
 
+    @property
+    def most(self) -> float:
+        """Sequences whose tokens a step has room for, and one token of a prompt beside [1]."""
+        order = self.order
+        if isinstance(order, Disaggregated) or order.kind != "chunked":
+            return MOST
+        width = 1 if self.speculation is None else self.speculation.tokens + 1
+        return max(1.0, (order.budget - 1) // width)
+
 
 def _replicas(ways: Parallelism, order: Scheduler | Disaggregated) -> dict[str, Any]:
     """Replicas that share no experts are servers of their own."""
@@ -213,7 +222,7 @@ def _room(one: Server, asked: Asked, policy: PolicyLike) -> int | None:
 def _answer(one: Server, asked: Asked, room: int | None) -> dict[str, Any]:
     """The steady state of all replicas, as fields of a record."""
     work = asked.workload
-    most = MOST if room is None else max(1.0, room / asked.lanes)
+    most = min(asked.most, MOST if room is None else max(1.0, room / asked.lanes))
     if work.rate is None:
         users = work.concurrency or 1.0
         held = min(users, most * asked.lanes)
@@ -235,7 +244,7 @@ def _answer(one: Server, asked: Asked, room: int | None) -> dict[str, Any]:
 
 
 def _system(one: Server, asked: Asked, most: float) -> System:
-    knots = knots_up_to(most + 1)
+    knots = knots_up_to(most + most**0.5 + 3)  # their number scatters
     work, order = asked.workload, asked.order
     if isinstance(order, Disaggregated):
         costs = decode_costs(one, work, asked.speculation, knots)

@@ -19,6 +19,7 @@ _ROUNDS: Final = 60  # of the search along one number; it mostly needs eight
 _CLOSE: Final = 1e-9
 _FULL: Final = 1 - 1e-6  # load of a queue from which on it has no end
 _LEAST: Final = 1e-12
+_MANY: Final = 700.0  # of a power of e
 
 
 class Loop(NamedTuple):
@@ -86,52 +87,98 @@ def _further(costs: Costs) -> tuple[Num, Num]:
 
 def state(loop: Loop, costs: Costs, others: Num) -> State:
     """The times of a request beside which so many others decode, on average."""
+    return (_of_users if loop.rate is None else _of_rate)(loop, costs, others)
+
+
+def mean_step(costs: Costs, others: Num, users: Num | None) -> Num:
+    """A step without prompts, on average over how many others decode in it.
+
+    Their number scatters: binomially among so many users, else like Poisson's. Two numbers with
+    the same mean, variance and skewness stand for it (a Gauss rule), for steps bend with experts.
+    """
+    chance = 0.0 if users is None else others / maximum(users - 1, _LEAST)
+    variance, skew = others * (1 - chance), 1 - 2 * chance
+    off = (variance + skew**2 / 4) ** 0.5
+    low, high = (others + skew / 2 + sign * off for sign in (-1, 1))
+    weight = (high - others) / maximum(high - low, _LEAST)
+    at_low, at_high = (costs.at(1 + maximum(x, 0.0)).step for x in (low, high))
+    return weight * at_low + (1 - weight) * at_high
+
+
+def _of_users(loop: Loop, costs: Costs, others: Num) -> State:
+    """Requests come at the end of a step, each as another one is answered there."""
     beside, together = costs.at(others), costs.at(1 + others)
+    step = mean_step(costs, others, loop.users)
     begin = others / loop.steps  # requests of others that end in a step, and as many begin
     # Where prompts stop all decoding, those that come with a request's own do not hold it up.
-    seen = begin if loop.mixed or loop.users is None else begin * (1 - 1 / loop.steps)
-    held_up = maximum(seen, (1 - math.e ** -(loop.lanes * seen)) * (loop.lanes > 1))
-    iteration = together.step + loop.interference * prompts_in_step(held_up, together)
-    residual, company = 0.0, begin
-    if loop.users is None:
-        met = _met(begin, iteration, together)
-        busy = 1 - math.e ** -(loop.rate * (loop.steps * iteration + beside.read))
-        residual, company = busy * met / 2, begin * met / iteration
-    queue, away = _queue(loop, beside, begin, company)
-    return State(
-        iteration=iteration,
-        plain=together.step,
-        decoding=loop.steps * iteration,
-        first=residual + queue + beside.read,
-        away=away,
-        load=begin * beside.load,
-    )
+    seen = begin if loop.mixed else begin * (1 - 1 / loop.steps)
+    iteration = step + _held_up(loop, seen, together)
+    size, fits = beside.load, maximum(1 - beside.load, 0.0)
+    wait, left, load = _company(beside, begin * (1 + fits) / 2), 0.0, begin * size
+    if loop.mixed:
+        left = _left(load, begin * beside.square) + begin / 2 * size * minimum(size, 1.0)
+        wait = wait + left * (beside.step + _further(beside)[1] / maximum(size, _LEAST))
+    away = (beside.chunks + left) * loop.mixed
+    return State(iteration, step, loop.steps * iteration, wait + beside.read, away, load)
 
 
-def _met(begin: Num, iteration: Num, costs: Costs) -> Num:
-    """Length of the step that a request meets which comes at any time: long ones are met more."""
-    share = minimum(begin * costs.one / iteration, _FULL)
-    return iteration + costs.one**2 * begin / iteration / (1 - share**2)
+def _of_rate(loop: Loop, costs: Costs, others: Num) -> State:
+    """Requests come at any time: in long steps more than in short ones."""
+    beside, together = costs.at(others), costs.at(1 + others)
+    step, begin, size = mean_step(costs, others, None), others / loop.steps, beside.load
+    usual = step + prompts_in_step(begin, together)
+    busy = 1 - math.e ** -minimum(loop.rate * (loop.steps * usual + beside.read), _MANY)
+    if loop.mixed:
+        full = step + together.one / maximum(size, 1.0)  # a step whose budget is used up
+        load = loop.rate * (size * step + together.one)
+        kept = minimum(load, _FULL)
+        left = _left(kept, loop.rate * full * beside.square)
+        # Prompts of a step and more: a queue, which waits for a step where it was empty.
+        long = kept * full + (1 - kept) * step
+        after = left * full + kept * step / 2
+        plain = loop.rate * step * size
+        unread = plain / (1 - kept + plain) / maximum(kept, _LEAST)
+        # Shorter ones: all that came in a step are read in the next.
+        share = minimum(begin * together.one / usual, _FULL)
+        short = usual + together.one**2 * begin / usual / (1 - share**2)
+        beside_it = _company(beside, loop.rate * short) + left * full
+        met, queue = where(size < 1, short, long), where(size < 1, beside_it, after)
+        first = queue + beside.read
+        missed = where(size < 1, usual, unread * (first + busy * met / 2) - busy * met / 2)
+    else:
+        load = prompts_in_step(begin, together) / usual
+        met = load * together.one + (1 - load) * step
+        many = loop.rate * met * (1 + maximum(1 - size, 0.0)) / 2
+        queue = _company(beside, many) / where(size < 1, 1.0, 1 - minimum(load, _FULL))
+        first = queue + beside.read
+        missed = step - where(size < 1, 0.0, busy * met / 2)
+    # Who came while the own prompt was read, and was not read with it, holds up its tokens.
+    seen = maximum(begin + loop.rate * (first - missed) / loop.steps, 0.0)
+    iteration = step + _held_up(loop, seen, together)
+    first = busy * met / 2 + first
+    return State(iteration, step, loop.steps * iteration, first, 0.0, load)
 
 
-def _queue(loop: Loop, beside: Costs, begin: Num, company: Num) -> tuple[Num, Num]:
-    """How long a prompt waits for others, and in how many steps its request does not decode.
+def _held_up(loop: Loop, prompts: Num, costs: Costs) -> Num:
+    """What so many prompts in a step take from a sequence that decodes in it."""
+    coupled = (1 - math.e ** -(loop.lanes * prompts)) * (loop.lanes > 1)
+    return loop.interference * prompts_in_step(maximum(prompts, coupled), costs)
 
-    It waits for those left over, and those that came in its step. Of the latter half are read
-    before it; those behind it make its last step longer, as far as a step has room for more.
+
+def _company(costs: Costs, others: Num) -> Num:
+    """What so many other prompts add to the time of a step that reads a given one."""
+    second, later = _further(costs)
+    return second * others + (later - second) * (others - 1 + math.e**-others)
+
+
+def _left(load: Num, square: Num) -> Num:
+    """Full steps for which prompts left over from earlier ones suffice, on average.
+
+    ``(a E[n^2] + u^2 - u) / (2 (1 - u))`` for a prompts of n steps each that come in a step, of
+    whose room they take u: exact for whole steps.
     """
-    size = beside.load
-    fits = maximum(1 - size, 0.0)
-    with_it = company * (1 + fits) / 2
-    second, later = _further(beside)
-    wait = second * with_it + (later - second) * (with_it - 1 + math.e**-with_it)
-    if not loop.mixed:
-        return wait, 0.0
-    load = minimum(begin * size, _FULL)
-    left = maximum(begin * beside.square + load**2 - load, 0.0) / (2 * (1 - load))
-    left = left + company / 2 * size * minimum(size, 1.0)
-    wait = wait + left * beside.step + left * later / maximum(size, _LEAST)
-    return wait, beside.chunks + left
+    kept = minimum(load, _FULL)
+    return maximum(square + kept**2 - kept, 0.0) / (2 * (1 - kept))
 
 
 # -- closing the loop ------------------------------------------------------------------------------
