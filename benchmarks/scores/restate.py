@@ -39,7 +39,7 @@ def restated(folder: Path) -> Iterator[Record | Left]:
     for name in (*_BATCHES, *_STREAMS):
         family = "batch" if name in _BATCHES else "single stream"
         yield from _each(rows(folder / "measured", name), family, partial(_run, name))
-    yield from _each(rows(folder / "serving", "open"), "serving", _serving)
+    yield from _each(rows(folder / "serving", "open"), "serving", served)
 
 
 def chosen(records: Iterable[Record], most: dict[str, int]) -> list[Record]:
@@ -347,7 +347,7 @@ _SERVED = {
 }
 
 
-def _serving(row: Row) -> Record:
+def served(row: Row) -> Record:
     """Mean time a token at so many users; what the data does not state is taken as it is said."""
     if row["mode"] != "agg":
         raise LeftOutError("prefill and decode on devices of their own")

@@ -23,7 +23,7 @@ from perfmodel.answers.serving.scheduler import (
     Speculation,
     resolve_scheduler,
 )
-from perfmodel.answers.serving.steady import Loop, State, closed, opened, state
+from perfmodel.answers.serving.steady import Loop, State, burst, closed, opened, state
 from perfmodel.answers.serving.workload import Workload
 from perfmodel.base._num import Num, maximum
 from perfmodel.base.errors import InvalidValueError, NoCacheError, UnboundedError
@@ -314,8 +314,9 @@ class System(NamedTuple):
         rounds = self.asked.workload.rounds
         if rounds is None:
             return 0.0
-        each = self.costs.at(others).one if self.pools is None else self.pools.prefill
-        return (loop.users - 1) / 2 * each / rounds  # type: ignore[operator]
+        if self.pools is not None:
+            return (loop.users - 1) / 2 * self.pools.prefill / self.pools.replicas / rounds
+        return burst(loop, self.costs, others, rounds)
 
     def _record(self, others: Num, found: State, ttft: Num, rate: Num) -> dict[str, Any]:
         asked, pools = self.asked, self.pools

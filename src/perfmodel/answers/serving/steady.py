@@ -181,6 +181,17 @@ def _left(load: Num, square: Num) -> Num:
     return maximum(square + kept**2 - kept, 0.0) / (2 * (1 - kept))
 
 
+def burst(loop: Loop, costs: Costs, others: Num, rounds: Num) -> Num:
+    """What a common start adds to a first token, on average over so many rounds.
+
+    All users come at once; in the first round each waits for half of the others' prompts, which
+    fill the steps.
+    """
+    beside = costs.at(others)
+    each = _further(beside)[1] + loop.mixed * beside.step * beside.load
+    return (loop.users - 1) / 2 * each / rounds
+
+
 # -- closing the loop ------------------------------------------------------------------------------
 
 
