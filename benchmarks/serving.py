@@ -1,8 +1,8 @@
 """Served models: what ``serve`` says beside measured times to first token and times a token.
 
-``python benchmarks/serving.py --data FOLDER`` reads ``serving/open.csv`` of the reference data, which
-the repository does not hold, and prints errors by engine, model and chip: first with nothing fitted
-to any served model, then with what the catalog knows of each engine's host and server.
+``python benchmarks/serving.py --data FOLDER`` reads ``serving/open.csv`` of the reference data,
+which the repository does not hold, and prints errors by engine, model and chip: first with nothing
+fitted to any served model, then with what the catalog knows of each engine's host and server.
 """
 
 from __future__ import annotations
@@ -124,7 +124,10 @@ def table(errors: Iterable[Errors]) -> str:
         groups["all"].append(one)
         for name in (record.engine, record.model, f"{record.model}, {record.engine}", record.gpu):
             groups[name].append(one)
-    lines = ["| runs | rows | time a token, % | throughput, % | first token, % |", "|---|---|---|---|---|"]
+    lines = [
+        "| runs | rows | time a token, % | throughput, % | first token, % |",
+        "|---|---|---|---|---|",
+    ]
     for name, found in sorted(groups.items(), key=lambda item: (item[0] != "all", item[0])):
         cells = (_cell([getattr(one, key) for one in found]) for key in ("tpot", "rate", "ttft"))
         lines.append(f"| {name} | {len(found)} | {' | '.join(cells)} |")
@@ -147,7 +150,10 @@ def main() -> None:
     if options.data is None:
         asked.error("--data: a folder with serving/open.csv is required")
     runs = list(read(Path(options.data)))[:: options.every]
-    for title, host in (("nothing fitted to a served model", False), ("hosts of the catalog", True)):
+    for title, host in (
+        ("nothing fitted to a served model", False),
+        ("hosts of the catalog", True),
+    ):
         errors, left = [], 0
         for run in runs:
             try:

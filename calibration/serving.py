@@ -1,9 +1,9 @@
 """What engines add to the kernels of a step: fitted to served models, and tested on others.
 
 ``python -m calibration.serving FOLDER`` reads ``serving/open.csv`` of the reference data. Of each
-engine it fits five numbers: time a step, time a sequence and the interference of prompts to the mean
-time a token; steps and a delay before a first token is seen to the time to first token. It prints
-how far a random half is from the fit to the other, and each model from the fit to the others.
+engine it fits five numbers: time a step, time a sequence and the interference of prompts to the
+mean time a token; steps and a delay before a first token is seen to the time to first token. It
+prints how far a random half is from the fit to the other, and each model from the fit to the rest.
 
 The costs of all runs are stacked once: one evaluation of ``serve`` for all of them takes a few
 milliseconds, so that a fit takes seconds.
@@ -111,8 +111,8 @@ def with_host(costs: Costs, constant: float, sequence: float) -> Costs:
     )
 
 
-def fitted(runs: Runs) -> tuple[Any, tuple[float, float]]:
-    """Host and delays with the least mean error, each on its own figure."""
+def fitted(runs: Runs, host: Any = None) -> tuple[Any, tuple[float, float]]:
+    """Host, unless given, and delays with the least mean error, each on its own figure."""
 
     def off(x: Any) -> float:
         host = np.abs(x) * SCALE
@@ -120,8 +120,9 @@ def fitted(runs: Runs) -> tuple[Any, tuple[float, float]]:
         return float(np.mean(np.abs(np.log(tpot / runs.tpot))))
 
     simplex = {"maxfev": 150, "xatol": 1e-3, "fatol": 1e-5}
-    found = minimize(off, START / SCALE, method="Nelder-Mead", options=simplex)
-    host = np.abs(found.x) * SCALE
+    if host is None:
+        found = minimize(off, START / SCALE, method="Nelder-Mead", options=simplex)
+        host = np.abs(found.x) * SCALE
 
     def late(x: Any) -> float:
         _, ttft = answered(runs, host, (abs(x[0]), abs(x[1]) * 1e-2))
@@ -138,13 +139,14 @@ class Fit(NamedTuple):
     delays: dict[str, tuple[float, float]]
 
     @classmethod
-    def to(cls, runs: Runs, part: Any) -> Fit:
-        """Fit each engine to its runs of a part."""
+    def to(cls, runs: Runs, part: Any, *, shipped: bool = False) -> Fit:
+        """Fit each engine to its runs of a part; the hosts as well, or only the delays."""
         hosts, delays = {}, {}
         for engine in ENGINES:
             chosen = part & of_engine(runs, engine)
             if chosen.any():
-                hosts[engine], delays[engine] = fitted(runs.of(chosen))
+                host = _shipped(engine) if shipped else None
+                hosts[engine], delays[engine] = fitted(runs.of(chosen), host)
         return cls(hosts, delays)
 
     def errors(self, runs: Runs) -> Any:
@@ -158,6 +160,13 @@ class Fit(NamedTuple):
             ratios = (tpot / own.tpot, seen / cycle, ttft / own.ttft)
             found[chosen] = np.concatenate(ratios, axis=1) - 1
         return found
+
+
+def _shipped(engine: str) -> Any:
+    """The host of the catalog, and no more interference than kernels take."""
+    host = pm.efficiency(pm.gpu("h100-sxm"), engine=engine).host
+    assert host is not None
+    return np.array([host.constant, host.sequence, 1.0])
 
 
 def of_engine(runs: Runs, engine: str) -> Any:
@@ -193,10 +202,11 @@ def main(folder: Path) -> None:
     runs = runs_of(list(read(folder)))
     every = np.ones(len(runs.served), bool)
     half = np.random.default_rng(SEED).random(len(runs.served)) < 0.5
-    first = Fit.to(runs, half)
-    for engine, host in first.hosts.items():
-        print(engine, "host", host, "delays", first.delays[engine])
-    report("fitted on a random half, the other half", runs, first.errors(runs), ~half)
+    for title, shipped in (("hosts of the catalog, delays", True), ("hosts and delays", False)):
+        found = Fit.to(runs, half, shipped=shipped)
+        for engine, host in found.hosts.items():
+            print(engine, "host", host, "delays", found.delays[engine])
+        report(f"{title} fitted on a random half, the other half", runs, found.errors(runs), ~half)
     left_out = np.full((len(runs.served), 3), np.nan)
     for key in sorted({one.record.model for one in runs.served}):
         own = np.array([one.record.model == key for one in runs.served])

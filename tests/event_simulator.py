@@ -50,6 +50,7 @@ class Steps:
     def __init__(self, model: pm.ModelShape, gpu: pm.GpuSpec, width: int = 1, **how) -> None:
         self.model, self.gpu, self.how, self.width = model, gpu, how, width
         self.decode = lru_cache(None)(self._decode)
+        self.attention = lru_cache(None)(self._attention)
 
     def _estimate(self, *groups: pm.Group) -> pm.Estimate:
         return pm.estimate(self.model, self.gpu, pm.Step(groups=groups), **self.how)
@@ -60,6 +61,9 @@ class Steps:
 
     def _decode(self, count: int, context: int) -> float:
         return self._estimate(self._group(count, context)).time
+
+    def _attention(self, count: int, context: int) -> float:
+        return attention_of(self._estimate(self._group(count, context)))
 
     def time(self, decoding: list[Request], chunks: list[tuple[Request, int]]) -> float:
         count = len(decoding)
@@ -75,8 +79,8 @@ class Steps:
             return self._estimate(*prompts).time
         tokens = self._group(count, mean)
         together = self._estimate(tokens, *prompts)
-        attention = attention_of(self._estimate(tokens)) + attention_of(self._estimate(*prompts))
-        return together.time - attention_of(together) + attention
+        alone = attention_of(self._estimate(*prompts)) + self.attention(count, mean)
+        return together.time - attention_of(together) + alone
 
 
 def attention_of(found: pm.Estimate) -> float:

@@ -13,8 +13,6 @@ from scores.kernels import Expected, engine_of
 from scores.precisions import precision
 from scores.records import HOSTLESS, Record
 
-ROUNDS = 8  # of the closed loop's fixed point, which settles to a part in a thousand in three
-
 
 @cache
 def model(key: str) -> pm.ModelShape:
@@ -63,11 +61,13 @@ def _estimate(record: Record, *groups: pm.Group) -> pm.Estimate:
         pm.gpu(record.gpu),
         pm.Step(groups=groups),
         precision=precision(record.precision, shape),
-        parallelism=pm.Parallelism(
-            tensor=record.tensor, pipeline=record.pipeline, expert=record.expert
-        ),
+        parallelism=_parallelism(record),
         efficiency=_efficiency(record.gpu, engine_of(record), record.family != HOSTLESS),
     )
+
+
+def _parallelism(record: Record) -> pm.Parallelism:
+    return pm.Parallelism(tensor=record.tensor, pipeline=record.pipeline, expert=record.expert)
 
 
 @cache
@@ -123,44 +123,18 @@ def _single_stream(record: Record) -> Expected:
 
 
 def _serving(record: Record) -> Expected:
-    """Mean time a token of N users, each with a next request at once: a closed form.
-
-    Of a user's cycle C (the wait for the prefill and a step, then D of O - 1 tokens) the share
-    D / C decodes: B = N D / C sequences a step. While one user decodes, each of the B is admitted
-    once, so that a token waits for B / (O - 1) prefills: TPOT = t(B, S + O/2) + B w / (O - 1).
-    """
-    users, tokens = record.batch, record.output - 1
-    context = record.prompt + record.output // 2
-    busy = float(users)
-    for _ in range(ROUNDS):
-        together = max(1, round(busy))
-        decode = _decode(record, together, context)
-        wait = _interference(record, together, context, decode)
-        token = decode.time + busy * wait / tokens
-        busy = users * tokens * token / (tokens * token + wait + decode.time)
-    share = _band(decode)
-    return Expected(
-        token, token * share.low / share.time, token * share.high / share.time, share.known
+    """Mean time a token of N users, each with a next request at once; the band of its step."""
+    shape = model(record.model)
+    found = pm.serve(
+        shape,
+        pm.gpu(record.gpu),
+        pm.Workload(prompt=record.prompt, output=record.output, concurrency=record.batch),
+        precision=precision(record.precision, shape),
+        parallelism=_parallelism(record),
+        efficiency=_efficiency(record.gpu, engine_of(record), record.family != HOSTLESS),
     )
-
-
-def _interference(record: Record, batch: int, context: int, decode: pm.Estimate) -> float:
-    """By how much a step is longer in which a prompt is read beside the tokens of a batch [s].
-
-    Its matrices are those of all tokens at once; attention runs apart for prompt and tokens.
-    """
-    prompt = pm.Group(count=1, new=record.prompt)
-    both = _estimate(record, prompt, pm.Group(count=batch, new=1, past=context - 1))
-    alone = _estimate(record, prompt)
-    return _beside_attention(both) - _beside_attention(decode) + _attention(alone)
-
-
-def _attention(found: pm.Estimate) -> float:
-    return float(sum(row.time for row in found.rows() if row.operation.kind == "attention"))
-
-
-def _beside_attention(found: pm.Estimate) -> float:
-    return float(found.time) - _attention(found)
+    step, token = _band(found.step), found.tpot
+    return Expected(token, token * step.low / step.time, token * step.high / step.time, step.known)
 
 
 _READINGS = {

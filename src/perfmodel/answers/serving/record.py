@@ -244,7 +244,7 @@ class Serving(Spec):
 
     @property
     def balanced_pools(self) -> float | None:
-        """Of pools: prefill replicas that are as busy as one decode replica; None of one pool [1]."""
+        """Of pools: prefill replicas as busy as one decode replica; None of one pool [1]."""
         return None if self.pools is None else self.pools[0] / self.pools[1]
 
     @property

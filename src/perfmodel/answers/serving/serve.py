@@ -25,7 +25,7 @@ from perfmodel.answers.serving.scheduler import (
 )
 from perfmodel.answers.serving.steady import Loop, State, burst, closed, opened, state
 from perfmodel.answers.serving.workload import Workload
-from perfmodel.base._num import Num, maximum
+from perfmodel.base._num import Num
 from perfmodel.base.errors import InvalidValueError, NoCacheError, UnboundedError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import checked_kind
@@ -37,6 +37,7 @@ from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 
 MOST: Final = 2.0**16  # sequences of a replica where nothing else limits them
+MANY: Final = 2.0**20  # users who keep all pools busy
 
 
 def serve(
@@ -225,19 +226,21 @@ def _answer(one: Server, asked: Asked, room: int | None) -> dict[str, Any]:
     most = min(asked.most, MOST if room is None else max(1.0, room / asked.lanes))
     if work.rate is None:
         users = work.concurrency or 1.0
-        held = min(users, most * asked.lanes)
-        system = _system(one, asked, held / asked.lanes)
-        found = system.of_users(held)
+        # Prompts that are read elsewhere take no room here.
+        apart = isinstance(asked.order, Disaggregated)
+        held = users if apart else min(users, most * asked.lanes)
+        found = _system(one, asked, min(most, held)).of_users(held, most)
         waiting_ones = users - held
         return found | {
             "ttft": found["ttft"] + waiting_ones / found["requests_per_second"],
-            "waiting": waiting_ones,
+            "waiting": found["waiting"] + waiting_ones,
         }
     system = _system(one, asked, most)
-    largest = system.of_users(most * asked.lanes)["requests_per_second"]
-    if work.rate >= largest:
+    largest = system.of_users(MANY if system.pools else most * asked.lanes, most)
+    fastest = largest["requests_per_second"]
+    if work.rate >= fastest:
         raise InvalidValueError(
-            f"Workload.rate: expected less than {largest:.4g} requests a second, the most that "
+            f"Workload.rate: expected less than {fastest:.4g} requests a second, the most that "
             f"{asked.lanes} replicas of {one.gpu.name} answer, got {work.rate:g}"
         )
     return system.of_rate(work.rate, most if room is not None else None)
@@ -273,20 +276,33 @@ class System(NamedTuple):
             lanes=asked.coupled,
         )
 
-    def of_users(self, users: float) -> dict[str, Any]:
-        """The closed loop of so many users, all of whom have room."""
+    def of_users(self, users: float, most: float) -> dict[str, Any]:
+        """The closed loop of so many users; of a replica at most so many decode."""
         # A router deals users evenly; where prompts have a pool of their own, requests.
         lanes = self.asked.lanes
-        each = 1 + (users - 1) / lanes if self.pools else maximum(users / lanes, 1.0)
+        each = 1 + (users - 1) / lanes if self.pools else max(users / lanes, 1.0)
         loop = self.loop(each, None)
 
         def aside(others: Num, found: State) -> Num:
             return self._aside(found, lanes * others / found.decoding) + self._burst(loop, others)
 
-        others = closed(loop, self.costs, aside)
+        others = closed(loop, self.costs, aside, most - 1)
         found = state(loop, self.costs, others)
         ttft = found.first + aside(others, found)
-        return self._record(others, found, ttft, users / (ttft + found.decoding))
+        rate = users / (ttft + found.decoding)
+        answer = self._record(others, found, ttft, rate)
+        full = lanes * most / answer["decoding_time"]
+        if full < answer["requests_per_second"]:
+            # All places are taken: the rest of the users wait for one (Little's law).
+            late = users / full - answer["decoding_time"] - answer["ttft"]
+            answer |= {
+                "ttft": answer["ttft"] + late,
+                "requests_per_second": full,
+                "decoding": lanes * most,
+                "waiting": full * late,
+            }
+        del answer["decoding_time"]
+        return answer
 
     def of_rate(self, rate: float, room: float | None) -> dict[str, Any]:
         """The open loop of so many requests a second."""
@@ -301,8 +317,9 @@ class System(NamedTuple):
             # Whoever finds no room waits for one of so many places.
             stay = ttft + found.decoding
             queue = waiting(stay, 2.0, rate / lanes * stay / room, room)
-        fields = self._record(others, found, ttft + queue, rate)
-        return fields | {"waiting": 0.0}
+        answer = self._record(others, found, ttft + queue, rate)
+        del answer["decoding_time"]
+        return answer
 
     def _aside(self, found: State, rate: Num) -> Num:
         """What passes before a first token aside from steps: another pool, the server's delays."""
@@ -326,6 +343,7 @@ class System(NamedTuple):
             "tpot": decoding / asked.workload.decode_tokens,
             "requests_per_second": _plain(rate),
             "decoding": _plain(rate) * decoding,
+            "decoding_time": decoding,
             "together": together,
             "waiting": 0.0,
             "plain": _plain(found.plain),

@@ -29,9 +29,9 @@ class Loop(NamedTuple):
     """Steps in which a request decodes [1]."""
     tokens: Num
     """Its tokens after the first [1]."""
-    users: Num | None
+    users: Num
     """Users of one replica in a closed loop; None: requests come by themselves [1]."""
-    rate: Num | None
+    rate: Num
     """Requests a second to one replica in an open one [1/s]."""
     mixed: bool
     """Whether steps hold prompts beside tokens; else prompts have steps of their own [flag]."""
@@ -195,7 +195,9 @@ def burst(loop: Loop, costs: Costs, others: Num, rounds: Num) -> Num:
 # -- closing the loop ------------------------------------------------------------------------------
 
 
-def closed(loop: Loop, costs: Costs, aside: Callable[[Num, State], Num]) -> Num:
+def closed(
+    loop: Loop, costs: Costs, aside: Callable[[Num, State], Num], most: Num = math.inf
+) -> Num:
     """How many others decode beside a request of so many users.
 
     Counted in steps, not in time: of the steps of a user's cycle, ``steps`` decode and ``away`` do
@@ -209,7 +211,7 @@ def closed(loop: Loop, costs: Costs, aside: Callable[[Num, State], Num]) -> Num:
         over = others * (1 + away / loop.steps) - (loop.users - 1)
         return where(found.load < _FULL, over, loop.users * 1.0)
 
-    return crossing(excess, costs.knots, maximum(loop.users - 1, 0.0))
+    return crossing(excess, costs.knots, maximum(minimum(loop.users - 1, most), 0.0))
 
 
 def opened(loop: Loop, costs: Costs, most: Num) -> Num:

@@ -67,7 +67,8 @@ def read_trace(path: str | Path) -> Trace:
         raise ConfigError(f"{printable(path)}: expected at least one request, got an empty table")
     prompts, outputs = (_lengths(file, table[name], name) for name in ("prompt", "output"))
     rate = _rate(file, table["arrival"]) if "arrival" in table else None
-    return Trace(*_gathered(prompts, outputs), rate)
+    pairs = _gathered(prompts, outputs)
+    return Trace(pairs[0], pairs[1], pairs[2], rate)
 
 
 def _table(file: Path) -> pd.DataFrame:
@@ -77,7 +78,7 @@ def _table(file: Path) -> pd.DataFrame:
     parquet = file.suffix.lower() in (".parquet", ".pq")
     try:
         if parquet:
-            from pyarrow import parquet as pq
+            from pyarrow import parquet as pq  # type: ignore[import-untyped]
 
             with pq.ParquetFile(file) as opened:
                 names = _columns(file, opened.schema_arrow.names)
@@ -100,7 +101,8 @@ def _table(file: Path) -> pd.DataFrame:
         kind = "Parquet" if parquet else "CSV"
         why = shown(reason(error), 120)
         raise ConfigError(f"{printable(file)}: cannot be read as {kind} ({why})") from None
-    return found.rename(columns=names)
+    renamed: pd.DataFrame = found.rename(columns=names)
+    return renamed
 
 
 def _columns(file: Path, names: Iterable[str]) -> dict[str, str]:
