@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from perfmodel.answers.estimate import Estimate
+from perfmodel.answers.serving.record import Serving
 from perfmodel.roofline import memory_time
 
 
@@ -143,6 +144,64 @@ def step_table(title: str, first: dict[str, str], rows: Sequence[Row]) -> Table:
             row.bound or "-",
             row.note,
         )
+    return table
+
+
+_SERVED = {
+    "users": ("users", "{:,.0f}", 1),
+    "requests/s": ("requests_per_second", "{:,.3g}", 1),
+    "first token ms": ("ttft", "{:,.1f}", 1e3),
+    "a token ms": ("tpot", "{:,.2f}", 1e3),
+    "in all s": ("end_to_end", "{:,.2f}", 1),
+    "tokens/s": ("output_tokens_per_second", "{:,.0f}", 1),
+    "a device": ("output_tokens_per_second_per_device", "{:,.0f}", 1),
+    "a user": ("tokens_per_second_per_user", "{:,.1f}", 1),
+    "together": ("together", "{:,.1f}", 1),
+    "compute %": ("compute_utilization", "{:.0f}", 100),
+    "memory %": ("memory_utilization", "{:.0f}", 100),
+    "room %": ("kv_utilization", "{:.0f}", 100),
+}
+_ALSO_SERVED = (
+    "total_tokens_per_second",
+    "decoding",
+    "waiting",
+    "capacity",
+    "interference",
+    "load",
+    "network_utilization",
+    "bound",
+)
+
+
+def serving_row(found: Serving) -> dict[str, Any]:
+    """A steady state as numbers with names; times in s, rates in 1/s."""
+    names = [field for field, _, _ in _SERVED.values()]
+    about = {
+        "model": found.model.name,
+        "gpu": found.gpu.name,
+        "precision": found.precision.name,
+        "devices": found.devices,
+        "prompt": found.workload.prompt.mean,
+        "output": found.workload.output.mean,
+    }
+    return about | {name: getattr(found, name) for name in (*names, *_ALSO_SERVED)}
+
+
+def serving_table(found: Sequence[Serving]) -> Table:
+    """Steady states as a table, a line each."""
+    first = found[0]
+    many = "" if first.devices == 1 else f"{first.devices} x "
+    work = first.workload
+    table = plain_table(
+        f"{first.model.name} on {many}{first.gpu.name}, {first.precision.name}: "
+        f"requests of {work.prompt.mean:,.6g} tokens and {work.output.mean:,.6g} out"
+    )
+    for heading in _SERVED:
+        table.add_column(heading, justify="right")
+    table.add_column("limit")
+    for one in found:
+        cells = (_text(getattr(one, name), *how) for name, *how in _SERVED.values())
+        table.add_row(*cells, one.bound)
     return table
 
 

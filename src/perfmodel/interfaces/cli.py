@@ -19,6 +19,8 @@ from perfmodel.answers.compare import compare as compare_steps
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.memory import max_batch
 from perfmodel.answers.ridges import ridge_intensity
+from perfmodel.answers.serving.serve import serve as serve_requests
+from perfmodel.answers.serving.workload import Workload
 from perfmodel.answers.steps import decode, prefill
 from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base.errors import (
@@ -38,6 +40,8 @@ from perfmodel.interfaces._tables import (
     print_csv,
     print_json,
     print_table,
+    serving_row,
+    serving_table,
     step_table,
 )
 from perfmodel.machine.hardware import GpuSpec
@@ -361,6 +365,100 @@ def calibrate(
         print(f"written: {out}; perfmodel predict ... --efficiency {out}")
 
 
+# -- serve ------------------------------------------------------------------------------------
+
+
+@app.command()
+def serve(
+    model: Model,
+    gpu: Gpus,
+    prompt: Annotated[
+        str | None, typer.Option(help="Tokens of a prompt.", metavar="TOKENS")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option(help="Tokens of an output.", metavar="TOKENS")
+    ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(help="Instead of both: a CSV or Parquet file of requests.", metavar="FILE"),
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(help="Tokens of each prompt that are cached.", metavar="TOKENS")
+    ] = "0",
+    concurrency: Annotated[
+        str | None, typer.Option(help="Users at once, one or more numbers.", metavar="N")
+    ] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Or requests a second, one or more numbers.", metavar="X")
+    ] = None,
+    scheduler: Annotated[
+        str, typer.Option(help="chunked, prefill-first or disaggregated.")
+    ] = "chunked",
+    precision: Annotated[
+        str | None, typer.Option(help="As bf16. Default: the checkpoint's own, else bf16.")
+    ] = None,
+    tensor: Tensor = "1",
+    pipeline: Pipeline = "1",
+    expert: Expert = "1",
+    data: Data = "1",
+    engine: Engine = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="What the numbers consist of, and assume.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+) -> None:
+    """Serve requests: time to first token, time a token, throughput, and what limits them."""
+    if as_json and explain:
+        raise InvalidValueError("--json, --explain: expected one of them, got both")
+    if len(gpu) > 1:
+        raise InvalidValueError(f"--gpu: expected one, got {len(gpu)}")
+    asked = _workloads(prompt, output, trace, prefix, concurrency, rate)
+    found = [
+        serve_requests(
+            _model(model),
+            _gpu(gpu[0]),
+            workload,
+            precision=precision,
+            scheduler=scheduler,
+            parallelism=_parallelism(tensor, pipeline, expert, data),
+            **_expecting(engine),
+        )
+        for workload in asked
+    ]
+    if as_json:
+        print_json({"rows": [serving_row(one) for one in found]})
+    elif explain:
+        print("\n\n".join(one.explain() for one in found))
+    else:
+        print_table(serving_table(found))
+
+
+def _workloads(
+    prompt: str | None,
+    output: str | None,
+    trace: str | None,
+    prefix: str,
+    concurrency: str | None,
+    rate: str | None,
+) -> list[Workload]:
+    """One workload for each number of users or rate that was asked for."""
+    if concurrency is not None and rate is not None:
+        raise InvalidValueError("--concurrency, --rate: expected one of them, got both")
+    name, text = ("rate", rate) if concurrency is None else ("concurrency", concurrency)
+    many = [None] if text is None else [_number(name, part) for part in _parts(name, text)]
+    cached = _whole("prefix", prefix)
+    if trace is not None:
+        if prompt is not None or output is not None:
+            raise InvalidValueError("--trace: expected it or --prompt and --output, got both")
+        return [Workload.from_trace(trace, prefix=cached, **{name: one}) for one in many]
+    if prompt is None or output is None:
+        raise InvalidValueError("--prompt, --output: expected both, or --trace, got less")
+    if text is None:
+        raise InvalidValueError("--concurrency: expected it, --rate or --trace, got none")
+    lengths = {"prompt": _whole("prompt", prompt), "output": _whole("output", output)}
+    return [Workload(**lengths, prefix=cached, **{name: one}) for one in many]
+
+
 # -- the catalog ------------------------------------------------------------------------------
 
 
@@ -526,6 +624,12 @@ def _length(name: str, text: str | None, shapes: list[ModelShape]) -> int:
     if text is not None:
         return _whole(name, text)
     return min(USUAL_CONTEXT, *(shape.position_limit or USUAL_CONTEXT for shape in shapes))
+
+
+def _number(name: str, text: str) -> float:
+    if not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,15})?", text):
+        raise InvalidValueError(f"--{name}: expected numbers, got {shown(text)}")
+    return float(text)
 
 
 def _whole(name: str, text: str) -> int:

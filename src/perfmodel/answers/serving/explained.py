@@ -75,6 +75,14 @@ def assumptions(found: Serving) -> tuple[str, ...]:
         if work.rate
         else "every user sends the next request when the last is answered"
     )
+    late = found.server
+    if late.steps or late.delay:
+        lines.append(
+            f"a first token is seen {late.steps:g} steps and {si(late.delay, 's')} after it is "
+            "made, as the server sends"
+        )
+    if work.rounds:
+        lines.append(f"all users begin at once, and send {work.rounds:g} requests each")
     if work.prefix:
         lines.append(f"{work.prefix:g} tokens of every prompt are cached, and held once a sequence")
     if found.capacity is not None and not order.reserves:
