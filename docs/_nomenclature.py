@@ -29,6 +29,12 @@ OBJECTS: Final = {
     "MemoryPolicy": "How an engine uses memory",
     "KvPool": "A pool of blocks",
     "Generation": "A generation",
+    "Workload": "A workload",
+    "Scheduler": "A scheduler",
+    "Disaggregated": "Two pools",
+    "Speculation": "Drafts",
+    "ServerForm": "A server",
+    "Serving": "A steady state",
 }
 
 # LaTeX as it occurs in the symbols, as text.

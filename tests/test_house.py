@@ -264,6 +264,13 @@ EXAMPLES = [
     pm.generate(SHAPE, CHIP, prompt=1, output=1),
     pm.kv_growth(SHAPE, contexts=[1]),
     pm.compare(SHAPE, CHIP, batch=1, context=1),
+    pm.Lengths(values=(1, 2)),
+    pm.Workload(prompt=9, output=9, concurrency=2),
+    pm.Scheduler(),
+    pm.Disaggregated(),
+    pm.Speculation(tokens=1, acceptance=0.5),
+    pm.ServerForm(),
+    pm.serve(SHAPE, CHIP, pm.Workload(prompt=9, output=9, concurrency=2)),
 ]
 
 

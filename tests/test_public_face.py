@@ -69,7 +69,8 @@ class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind, polic
     .limit
     .needed
     .shortfall(self)
-class Efficiency(compute, memory, call_overhead, step_overhead, exponent, link, kernels, collectives, host, graphs, block_overhead, decode_band, prefill_band, engine, known, origins)
+class Disaggregated(prefill, decode, prefill_parallelism, transfer, sequences, reserves)
+class Efficiency(compute, memory, call_overhead, step_overhead, exponent, link, kernels, collectives, host, block_overhead, decode_band, prefill_band, engine, known, origins)
     .collective(self, kind)
     .collective_time(self, kind, *, wire, others, bandwidth)
     .kernel(self, name)
@@ -165,7 +166,7 @@ class Head(tied, norm, bias, width)
     .table(self, hidden, vocab)
     .weight_bytes(self, hidden, vocab, precision)
 class HostForm(constant, sequence, launch_scale)
-    .time(self, *, sequences)
+    .time(self, *, kernels, launches=0, sequences=0)
 class KernelEfficiency(name, form, band)
 class KernelForm(compute, memory, launch, fill, exponent, prepare, tile, activation)
     .time(self, *, compute, memory, inner=0, inputs=0, activations=0, tiles=0)
@@ -205,6 +206,10 @@ class LatentAttention(norm, post_norm, scalars, reused, variant, kind, heads, qu
     .token_cache(self, formats)
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
+class Lengths(values, weights)
+    .mean
+    .mean_square
+    .shares
 class Link(name, bandwidth, latency, domain, topology, layout, reduces)
     .among(self, devices)
 class LinkEfficiency(launch, hop, share, half)
@@ -297,7 +302,36 @@ class PrefillForm(compute, memory, launch, exponent, per_clock, tile)
     .time(self, *, compute, memory, exponentials=0, tiles=0)
 class Price(low_per_hour, high_per_hour, date, sources, note)
 class Remedy(change, to, needed)
+class Scheduler(kind, budget, sequences, reserves)
+class ServerForm(steps, delay, interference)
+    .time(self, *, step)
+class Serving(model, gpu, cluster, parallelism, precision, efficiency, workload, scheduler, speculation, server, ttft, tpot, requests_per_second, decoding, together, waiting, capacity, plain, iteration, load, transfer, pools)
+    .assumptions
+    .balanced_pools
+    .bound
+    .breakeven_acceptance
+    .compute_utilization
+    .devices
+    .end_to_end
+    .explain(self)
+    .interference
+    .kv_utilization
+    .memory_utilization
+    .network_utilization
+    .output_tokens_per_second
+    .output_tokens_per_second_per_device
+    .output_tokens_per_second_per_replica
+    .prefill
+    .prompt_tokens_per_second
+    .replicas
+    .step
+    .tokens_per_second_per_user
+    .total_tokens_per_second
+    .users
 class Source(key, title, publisher, url, date)
+class Speculation(tokens, acceptance, draft)
+    .breakeven_acceptance(self, cost)
+    .expected_tokens
 class Step(groups)
     .logit_tokens
     .mean_tokens
@@ -332,11 +366,22 @@ class Totals(norm, post_norm, scalars, reused, variant, kind, matrix_weights, kv
     .token_cache(self, formats)
     .vectors(self, hidden)
     .weight_bytes(self, hidden, precision)
+class Workload(prompt, output, prefix, concurrency, rate, rounds, paired)
+    .contexts
+    .decode_tokens
+    .from_trace(cls, path, *, concurrency=None, rate=None, prefix=0)
+    .longest_context
+    .mean_context
+    .new_tokens
+    .prompt_pairs
+    .prompts
+    .requests
+    .reserved_context
 calibrate(measurements, gpu, *, model=None, precision=None, parallelism=<Parallelism one device>, base='auto', engine=None, source='')
 compare(model, gpu, *, batch, context=None, precisions=(None,), efficiency=IDEAL, engine=None, parallelism=<Parallelism one device>)
 critical_context(model, gpu, *, precision=None)
 decode(model, gpu, *, batch, context=None, shared_past=0, precision=None, efficiency=IDEAL, engine=None, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
-efficiency(gpu, *, engine=None, graphs=True)
+efficiency(gpu, *, engine=None)
 engines()
 module errors
 estimate(model, gpu, step, *, precision=None, efficiency=IDEAL, engine=None, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
@@ -368,6 +413,7 @@ read_prices(path)
 ridge_batch(model, gpu, *, precision=None)
 ridge_intensity(gpu, *, precision='bf16')
 roof(gpu, *, intensity, precision='bf16')
+serve(model, gpu, workload, *, parallelism=<Parallelism one device>, precision=None, scheduler='chunked', efficiency=IDEAL, engine=None, server=None, speculation=None, policy='logical')
 shard(model, parallelism)
 step_ridge_batch(model, gpu, *, context, precision=None)
 sweep(model, gpu, *, batch, context=None, prompt=None, grid=True, precision=None, efficiency=IDEAL, engine=None, parallelism=<Parallelism one device>)

@@ -147,7 +147,7 @@ def step_table(title: str, first: dict[str, str], rows: Sequence[Row]) -> Table:
     return table
 
 
-_SERVED = {
+_SERVED: dict[str, tuple[str, str, float]] = {
     "users": ("users", "{:,.0f}", 1),
     "requests/s": ("requests_per_second", "{:,.3g}", 1),
     "first token ms": ("ttft", "{:,.1f}", 1e3),
@@ -200,7 +200,7 @@ def serving_table(found: Sequence[Serving]) -> Table:
         table.add_column(heading, justify="right")
     table.add_column("limit")
     for one in found:
-        cells = (_text(getattr(one, name), *how) for name, *how in _SERVED.values())
+        cells = (_text(getattr(one, name), form, by) for name, form, by in _SERVED.values())
         table.add_row(*cells, one.bound)
     return table
 

@@ -443,8 +443,8 @@ class ServerForm(Spec):
 
     Examples
     --------
-    >>> ServerForm(steps=3, delay=10e-3).time(step=20e-3)
-    0.07
+    >>> ServerForm(steps=3, delay=0.25).time(step=0.5)
+    1.75
     """
 
     steps: QuantityOrZero = quantity("k", "1", "Steps until a first token is seen", default=0.0)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, Final, Literal, TypeAlias
-
-from pydantic import model_validator
+from typing import Literal, TypeAlias
 
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.serving.costs import Server
@@ -22,19 +20,6 @@ from perfmodel.work.parallel import Parallelism
 from perfmodel.work.shape import ModelShape
 
 Limit: TypeAlias = Literal["memory", "compute", "network", "capacity", "prompts"]
-
-# What JSON shows beside the fields; it is computed again when the JSON is read.
-_SHOWN: Final = (
-    "end_to_end",
-    "output_tokens_per_second",
-    "total_tokens_per_second",
-    "output_tokens_per_second_per_device",
-    "tokens_per_second_per_user",
-    "compute_utilization",
-    "memory_utilization",
-    "kv_utilization",
-    "bound",
-)
 
 
 class Serving(Spec):
@@ -84,13 +69,6 @@ class Serving(Spec):
     )
     pools: tuple[float, float] | None = None
     """Of pools: how long a prefill replica, and a decode replica, is busy with one request [s]."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _drop_computed(cls, data: Any) -> Any:
-        if isinstance(data, dict):
-            return {key: value for key, value in data.items() if key not in _SHOWN}
-        return data
 
     def __repr__(self) -> str:
         many = "" if self.devices == 1 else f"{self.devices} x "

@@ -119,7 +119,7 @@ class Speculation(Spec):
     If checking takes 1.5 times as long as a plain step, what must be accepted to gain anything?
 
     >>> round(guess.breakeven_acceptance(1.5), 4)  # 1 + a + a^2 + a^3 = 1.5
-    0.3522
+    0.3425
     """
 
     tokens: Count = quantity("k", "1", "Tokens that are guessed in each step")

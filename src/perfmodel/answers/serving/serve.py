@@ -119,7 +119,7 @@ def serve(
 
     >>> many = serve(shape, h100, Workload(prompt=2048, output=256, concurrency=64))
     >>> f"{many.tpot * 1e3:.1f} ms, {many.interference:.0%} of it prompts of others"
-    '11.6 ms, 59% of it prompts of others'
+    '12.1 ms, 61% of it prompts of others'
     """
     place = placed(model, gpu, parallelism)
     checked_kind("workload", workload, Workload, "pm.Workload(prompt=, output=, concurrency=)")
@@ -241,9 +241,14 @@ def _answer(one: Server, asked: Asked, room: int | None) -> dict[str, Any]:
     if work.rate >= fastest:
         raise InvalidValueError(
             f"Workload.rate: expected less than {fastest:.4g} requests a second, the most that "
-            f"{asked.lanes} replicas of {one.gpu.name} answer, got {work.rate:g}"
+            f"{_words(one, asked)} can answer, got {work.rate:g}"
         )
     return system.of_rate(work.rate, most if room is not None else None)
+
+
+def _words(one: Server, asked: Asked) -> str:
+    many = asked.replica.devices * asked.lanes // asked.coupled
+    return f"{one.gpu.name}" if many == 1 else f"{many} x {one.gpu.name}"
 
 
 def _system(one: Server, asked: Asked, most: float) -> System:

@@ -131,7 +131,7 @@ def _lengths(file: Path, column: pd.Series[Any], name: str) -> Any:
         row = int(np.argmax(wrong))
         raise ConfigError(
             f"{printable(file)}: {name} tokens of request {row + 1:,}: expected from 1 to 1e8, "
-            f"got {shown(column.iloc[row])}"
+            f"got {shown(column.iloc[[row]].tolist()[0])}"
         )
     return values
 
