@@ -249,3 +249,53 @@ def test_what_devices_send_is_a_column_where_several_share_the_work(capsys):
     # 2 x 7/8 of 8,192 x 8,192 numbers of 2 B, 161 times, over 31.5e9 B/s.
     assert row["network_time"] == pytest.approx(161 * 1.75 * 8192**2 * 2 / 31.5e9, rel=1e-2)
     assert row["bound"] == "network"
+
+
+# -- serve -----------------------------------------------------------------------------------------
+
+SERVE = ["serve", "llama-3.1-8b", "--gpu", "h100-sxm"]
+LENGTHS = ["--prompt", "1000", "--output", "200"]
+
+
+def test_serve_prints_a_line_for_each_number_of_users(capsys):
+    lines = out(capsys, *SERVE, *LENGTHS, "--concurrency", "1,8,64").splitlines()
+    assert "requests of 1,000 tokens and 200 out" in lines[0]
+    assert [line.split()[0] for line in lines[2:]] == ["1", "8", "64"]
+    # Alone: 200 tokens take what a generation takes.
+    alone = pm.generate(pm.model("llama-3.1-8b"), pm.gpu("h100-sxm"), prompt=1000, output=200)
+    assert float(lines[2].split()[4]) == pytest.approx(alone.total, abs=0.006)
+
+
+def test_serve_as_json_has_what_a_record_has(capsys):
+    text = out(capsys, *SERVE, *LENGTHS, "--rate", "2.5", "--engine", "vllm", "--json")
+    (row,) = json.loads(text)["rows"]
+    work = pm.Workload(prompt=1000, output=200, rate=2.5)
+    found = pm.serve(pm.model("llama-3.1-8b"), pm.gpu("h100-sxm"), work, engine="vllm")
+    assert row["ttft"] == found.ttft
+    assert row["output_tokens_per_second"] == pytest.approx(500)
+
+
+def test_serve_explains_and_reads_traces(capsys, tmp_path):
+    trace = tmp_path / "trace.csv"
+    trace.write_text("arrival,prompt_tokens,output_tokens\n0,900,150\n1,1100,250\n")
+    text = out(capsys, *SERVE, "--trace", str(trace), "--explain")
+    assert "1 requests/s of 1,000 + 200 tokens" in text
+    assert "assumptions" in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--prompt", "5"], "--prompt, --output: expected both"),
+        ([*LENGTHS], "--concurrency: expected it, --rate or --trace"),
+        ([*LENGTHS, "--rate", "1", "--concurrency", "1"], "expected one of them, got both"),
+        ([*LENGTHS, "--rate", "-1"], "--rate: expected numbers, got '-1'"),
+        ([*LENGTHS, "--rate", "1e9"], "--rate: expected numbers"),
+        ([*LENGTHS, "--rate", "9999"], "expected less than"),
+        ([*LENGTHS, "--trace", "x.csv", "--rate", "1"], "--trace: expected it or"),
+        (["--trace", "no.csv"], "no such file"),
+        ([*LENGTHS, "--concurrency", "1", "--scheduler", "best"], "scheduler: expected one of"),
+    ],
+)
+def test_serve_refuses_in_one_line(capsys, arguments, message):
+    assert message in refused(capsys, *SERVE, *arguments)

@@ -7,15 +7,22 @@ written out here.
 
 from __future__ import annotations
 
+import importlib
+import os
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from event_simulator import Means, Rules, Run, Steps, two_pools
 
 import perfmodel as pm
+from perfmodel.answers.serving import steady
+from perfmodel.answers.serving.costs import Costs, Server, costs_of, knots_up_to
 from perfmodel.answers.serving.pools import waiting
+from perfmodel.answers.serving.steady import Loop, closed, state
 
 H100 = pm.GpuSpec(
     name="H100", memory_bandwidth=3.35e12, memory_capacity=80e9, peak_flops={"bf16": 989e12}
@@ -428,6 +435,60 @@ def test_a_record_survives_json_and_explains_itself():
     text = found.explain()
     for wanted in ("first token", "limit:", "assumptions", "8,192 tokens"):
         assert wanted in text
+
+
+# -- many candidates at once -----------------------------------------------------------------------
+
+
+def test_candidates_as_arrays_are_those_one_by_one():
+    """Stacked costs, and users as an array: what a planner will ask."""
+    users = np.array([[1.0], [7.0], [60.0], [200.0]])
+    work = pm.Workload(prompt=900, output=150, concurrency=1)
+    knots = knots_up_to(300)
+    chips = ["h100-sxm", "h200-sxm", "b200-sxm", "a100-sxm-80gb"]
+    tables = [
+        costs_of(
+            Server(LLAMA, pm.gpu(key), LLAMA.resolve_precision(None), pm.efficiency(pm.gpu(key)),
+                   pm.Parallelism(), None),
+            work, pm.Scheduler(), None, knots,
+        )
+        for key in chips
+    ]  # fmt: skip
+    stacked = Costs(knots, *(np.stack(table) for table in list(zip(*tables, strict=True))[1:]))
+    loop = Loop(149.0, 149.0, users, None, True, 1.0)
+    others = closed(loop, stacked, lambda others, found: 0.0)
+    found = state(loop, stacked, others)
+    for i, key in enumerate(chips):
+        asked = work.model_copy(update={"concurrency": float(users[i, 0])})
+        alone = pm.serve(LLAMA, pm.gpu(key), asked, efficiency="auto")
+        assert found.iteration[i, 0] == pytest.approx(alone.tpot, rel=1e-3)
+        assert found.first[i, 0] == pytest.approx(alone.ttft, rel=1e-3)
+
+
+def test_a_search_that_has_not_settled_says_so(monkeypatch):
+    # Its interval is halved every third round, so that it always does; but it does not trust that.
+    monkeypatch.setattr(steady, "_ROUNDS", 2)
+    with pytest.raises(pm.errors.InvalidValueError, match="a steady state within 2 rounds"):
+        steady.crossing(lambda x: x**3 - 0.2, np.array([0.0, 1.0]), np.array([1.0]))
+
+
+# -- measured runs ---------------------------------------------------------------------------------
+
+FOLDER = os.environ.get("PERFMODEL_REFERENCE_DATA")
+
+
+@pytest.mark.skipif(not FOLDER, reason="PERFMODEL_REFERENCE_DATA names no folder of reference data")
+def test_measured_runs_are_met_with_nothing_fitted_to_any(monkeypatch):
+    monkeypatch.syspath_prepend(str(Path(__file__).parents[1] / "benchmarks"))
+    serving = importlib.import_module("serving")
+    runs = list(serving.read(Path(FOLDER or "")))
+    assert len(runs) > 1100
+    errors = [serving.expected(run, host=False) for run in runs[::8]]
+    tpot = sorted(abs(one.tpot) for one in errors)
+    rate = sorted(abs(one.rate) for one in errors)
+    assert tpot[len(tpot) // 2] < 0.14
+    assert tpot[int(0.9 * len(tpot))] < 0.40
+    assert rate[len(rate) // 2] < 0.17
 
 
 def test_wrong_questions_are_refused():

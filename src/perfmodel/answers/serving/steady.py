@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 
 from perfmodel.answers.serving.costs import Costs
 from perfmodel.base._num import Num, maximum, minimum, where
+from perfmodel.base.errors import InvalidValueError
 
-_ROUNDS: Final = 60  # of the search along one number; it mostly needs eight
+_ROUNDS: Final = 120  # of the search along one number; it mostly needs eight
 _CLOSE: Final = 1e-9
 _FULL: Final = 1 - 1e-6  # load of a queue from which on it has no end
 _LEAST: Final = 1e-12
@@ -228,7 +229,12 @@ def crossing(excess: Callable[[Num], Num], knots: Num, most: Num) -> Num:
     """Where a rising function turns positive, from 0 to ``most``; ``most`` if it never does.
 
     All knots are tried at once; between the last negative one and the next, false position with
-    the Illinois rule closes in. A bound of 60 rounds holds, and each keeps the root between.
+    the Illinois rule closes in, and every third round halves. The root stays between.
+
+    Raises
+    ------
+    InvalidValueError
+        If it has not settled after 120 rounds.
     """
     import numpy as np
 
@@ -239,16 +245,20 @@ def crossing(excess: Callable[[Num], Num], knots: Num, most: Num) -> Num:
     at = np.where(negative.any(axis=-1), np.minimum(last, len(knots) - 2), 0)[..., None]
     low, high = (np.take_along_axis(tried, at + i, axis=-1) for i in (0, 1))
     below, above = (np.take_along_axis(values, at + i, axis=-1) for i in (0, 1))
-    middle = low
-    for _ in range(_ROUNDS):
+    for turn in range(_ROUNDS):
         span = np.where(above > below, above - below, 1.0)
-        middle = np.clip(low - below * (high - low) / span, low, high)
+        guess = np.clip(low - below * (high - low) / span, low, high)
+        middle = (low + high) / 2 if turn % 3 == 2 else guess
         value = excess(middle)
         negative = value <= 0
         # The end that stays counts half, so that the next guess falls on its side.
         above = np.where(negative, above / 2, value)
         below = np.where(negative, value, below / 2)
         low, high = np.where(negative, middle, low), np.where(negative, high, middle)
-        if np.all((np.abs(value) <= _CLOSE * (1 + middle)) | (high - low <= _CLOSE * (1 + high))):
-            break
-    return middle
+        close = (np.abs(value) <= _CLOSE * (1 + middle)) | (high - low <= _CLOSE * (1 + high))
+        if np.all(close):
+            return middle
+    raise InvalidValueError(
+        f"workload: expected a steady state within {_ROUNDS} rounds, got none; "
+        "fewer users, or a lower rate, leave more room"
+    )
