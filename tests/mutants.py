@@ -25,6 +25,8 @@ NEAREST = {
     "work/collective.py": "test_parallel.py",
     "work/parallel.py": "test_parallel.py",
     "work/shard.py": "test_parallel.py",
+    "answers/serving/": "test_serving.py",
+    "answers/serving/workload.py": "test_workload.py",
     "answers/holding/stages.py": "test_memory.py",
     "answers/holding/activations.py": "test_memory.py",
     "answers/holding/paging.py": "test_memory.py",
@@ -102,6 +104,7 @@ RECURRENT = "work/layers/recurrent.py"
 MAMBA = "work/layers/mamba.py"
 DELTA = "work/layers/delta.py"
 CALIBRATING = "answers/calibrating/"
+STEADY = "answers/serving/steady.py"
 FAMILIES = "sources/huggingface/families/"
 
 MUTANTS = (
@@ -996,6 +999,76 @@ MUTANTS = (
         "sources/efficiency.py",
         '{"launch": table["launches"] * form["launch"]}',
         '{"launch": form["launch"]}',
+        "a user's cycle is all decoding",
+        STEADY,
+        "over = others * (1 + away / loop.steps) - (loop.users - 1)",
+        "over = others - (loop.users - 1)",
+    ),
+    Mutant(
+        "a user's cycle is counted in seconds",
+        STEADY,
+        "over = others * (1 + away / loop.steps) - (loop.users - 1)",
+        "over = others * (1 + found.first / found.decoding) - (loop.users - 1)",
+    ),
+    Mutant(
+        "prompts of one step do not wait for each other",
+        STEADY,
+        "wait, left, load = _company(beside, begin * (1 + fits) / 2), 0.0, begin * size",
+        "wait, left, load = 0.0 * begin * fits, 0.0, begin * size",
+    ),
+    Mutant(
+        "a second prompt costs a step what the first does",
+        STEADY,
+        "return costs.two - costs.one, (costs.four - costs.two) / 2",
+        "return costs.one, costs.one",
+    ),
+    Mutant(
+        "no prompt is left over for later steps",
+        STEADY,
+        "return maximum(square + kept**2 - kept, 0.0) / (2 * (1 - kept))",
+        "return 0.0 * kept * square",
+    ),
+    Mutant(
+        "who comes at any time waits for no step",
+        STEADY,
+        "first = busy * came.met / 2 + came.queue + beside.read",
+        "first = came.queue + beside.read",
+    ),
+    Mutant(
+        "those behind a prompt do not hold up its tokens",
+        STEADY,
+        "seen = maximum(begin + loop.rate * came.behind / loop.steps, 0.0)",
+        "seen = begin",
+    ),
+    Mutant(
+        "a chunk of a prompt is all of it",
+        "answers/serving/costs.py",
+        "one = (chunks * (longer[:, :kinds] + attention)) @ shares",
+        "one = (longer[:, :kinds] + attention) @ shares",
+    ),
+    Mutant(
+        "drafts cost nothing",
+        "answers/serving/costs.py",
+        "return speculation.tokens * time",
+        "return 0.0 * time",
+    ),
+    Mutant(
+        "contexts are a mean over requests",
+        "answers/serving/workload.py",
+        "weight = kinds.share * (kinds.output - 1)",
+        "weight = kinds.share",
+    ),
+    Mutant(
+        "keys and values move at no time",
+        "answers/serving/pools.py",
+        "return latency + (held.kv + held.state) / bandwidth",
+        "return latency",
+    ),
+    Mutant(
+        "who finds no room waits for nothing",
+        "answers/serving/serve.py",
+        '"ttft": found["ttft"] + waiting_ones / found["requests_per_second"],',
+        '"ttft": found["ttft"],',
     ),
 )
 

@@ -217,6 +217,20 @@ def test_random_arrivals_are_what_a_simulation_shows(number, kind):
     check(found, seen)
 
 
+@pytest.mark.parametrize("kind", ["chunked", "prefill-first"])
+def test_who_comes_while_a_prompt_is_read_holds_up_its_tokens(kind):
+    # Long prompts and short outputs: what comes during a prefill is much of what a token waits for.
+    chance = random.Random(13)
+    rules, order = Rules(kind=kind), pm.Scheduler(kind=kind)
+    run = Run(Steps(LLAMA, H100), rules, lambda: (6000, 20), arrivals=poisson(chance, 4.5))
+    seen = run.until(3000, 100)
+    came = [request.came for request in run.done]
+    rate = (len(came) - 1) / (max(came) - min(came))
+    found = pm.serve(LLAMA, H100, pm.Workload(prompt=6000, output=20, rate=rate), scheduler=order)
+    assert busy(found) < 0.8
+    check(found, seen)
+
+
 # -- overload --------------------------------------------------------------------------------------
 
 

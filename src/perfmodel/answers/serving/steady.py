@@ -126,38 +126,79 @@ def _of_users(loop: Loop, costs: Costs, others: Num) -> State:
 def _of_rate(loop: Loop, costs: Costs, others: Num) -> State:
     """Requests come at any time: in long steps more than in short ones."""
     beside, together = costs.at(others), costs.at(1 + others)
-    step, begin, size = mean_step(costs, others, None), others / loop.steps, beside.load
+    step, begin = mean_step(costs, others, None), others / loop.steps
     usual = step + prompts_in_step(begin, together)
     busy = 1 - math.e ** -minimum(loop.rate * (loop.steps * usual + beside.read), _MANY)
-    if loop.mixed:
-        full = step + together.one / maximum(size, 1.0)  # a step whose budget is used up
-        load = loop.rate * (size * step + together.one)
-        kept = minimum(load, _FULL)
-        left = _left(kept, loop.rate * full * beside.square)
-        # Prompts of a step and more: a queue, which waits for a step where it was empty.
-        long = kept * full + (1 - kept) * step
-        after = left * full + kept * step / 2
-        plain = loop.rate * step * size
-        unread = plain / (1 - kept + plain) / maximum(kept, _LEAST)
-        # Shorter ones: all that came in a step are read in the next.
-        share = minimum(begin * together.one / usual, _FULL)
-        short = usual + together.one**2 * begin / usual / (1 - share**2)
-        beside_it = _company(beside, loop.rate * short) + left * full
-        met, queue = where(size < 1, short, long), where(size < 1, beside_it, after)
-        first = queue + beside.read
-        missed = where(size < 1, usual, unread * (first + busy * met / 2) - busy * met / 2)
-    else:
-        load = prompts_in_step(begin, together) / usual
-        met = load * together.one + (1 - load) * step
-        many = loop.rate * met * (1 + maximum(1 - size, 0.0)) / 2
-        queue = _company(beside, many) / where(size < 1, 1.0, 1 - minimum(load, _FULL))
-        first = queue + beside.read
-        missed = step - where(size < 1, 0.0, busy * met / 2)
+    arrives = _beside_tokens if loop.mixed else _before_tokens
+    came = arrives(loop, beside, together, Steps(step, usual, begin, busy))
     # Who came while the own prompt was read, and was not read with it, holds up its tokens.
-    seen = maximum(begin + loop.rate * (first - missed) / loop.steps, 0.0)
+    seen = maximum(begin + loop.rate * came.behind / loop.steps, 0.0)
     iteration = step + _held_up(loop, seen, together)
-    first = busy * met / 2 + first
-    return State(iteration, step, loop.steps * iteration, first, 0.0, load)
+    first = busy * came.met / 2 + came.queue + beside.read
+    return State(iteration, step, loop.steps * iteration, first, 0.0, came.load)
+
+
+class Steps(NamedTuple):
+    """What steps a request meets that comes at any time."""
+
+    plain: Num
+    """Without prompts [s]."""
+    usual: Num
+    """With the prompts that begin in one, on average [s]."""
+    begin: Num
+    """Those prompts [1]."""
+    busy: Num
+    """Chance that there is a step to wait for [1]."""
+
+
+class Arrival(NamedTuple):
+    """What a request meets that comes at any time."""
+
+    met: Num
+    """Length of the step in which it comes [s]."""
+    queue: Num
+    """Its wait for prompts of others from the end of that step on [s]."""
+    behind: Num
+    """Time in which others come whose prompts hold up its tokens, beside those that come while it
+    decodes [s]."""
+    load: Num
+    """Share of what steps can take of prompts that is taken [1]."""
+
+
+def _beside_tokens(loop: Loop, beside: Costs, together: Costs, steps: Steps) -> Arrival:
+    """Prompts are read beside tokens, a budget of them a step."""
+    size, prompt = beside.load, together.one
+    full = steps.plain + prompt / maximum(size, 1.0)  # a step whose budget is used up
+    load = loop.rate * (size * steps.plain + prompt)
+    kept = minimum(load, _FULL)
+    left = _left(kept, loop.rate * full * beside.square) * full
+    # Prompts of a step and more queue in seconds, and for a step where there was no queue.
+    long = kept * full + (1 - kept) * steps.plain
+    after = left + kept * steps.plain / 2
+    # At the end of a step fewer are unread than at any time, for long steps are those that read.
+    plain = loop.rate * steps.plain * size
+    unread = plain / (1 - kept + plain) / maximum(kept, _LEAST)
+    later = (after + beside.read) * (1 - unread) + steps.busy * long / 2 * (1 - unread)
+    # Shorter ones: all that came in a step are read in the next.
+    share = minimum(steps.begin * prompt / steps.usual, _FULL)
+    short = steps.usual + prompt**2 * steps.begin / steps.usual / (1 - share**2)
+    with_it = _company(beside, loop.rate * short) + left
+    soon = with_it + beside.read - steps.usual
+    fits = size < 1
+    return Arrival(
+        where(fits, short, long), where(fits, with_it, after), where(fits, soon, later), load
+    )
+
+
+def _before_tokens(loop: Loop, beside: Costs, together: Costs, steps: Steps) -> Arrival:
+    """Prompts are read before tokens: who comes meets a step of either kind."""
+    fits, load = beside.load < 1, prompts_in_step(steps.begin, together) / steps.usual
+    met = load * together.one + (1 - load) * steps.plain
+    with_it = loop.rate * met * (1 + maximum(1 - beside.load, 0.0)) / 2
+    # Of those that fill their steps, some wait for the prompts of several.
+    queue = _company(beside, with_it) / where(fits, 1.0, 1 - minimum(load, _FULL))
+    behind = queue + beside.read - steps.plain + where(fits, 0.0, steps.busy * met / 2)
+    return Arrival(met, queue, behind, load)
 
 
 def _held_up(loop: Loop, prompts: Num, costs: Costs) -> Num:
