@@ -999,6 +999,8 @@ MUTANTS = (
         "sources/efficiency.py",
         '{"launch": table["launches"] * form["launch"]}',
         '{"launch": form["launch"]}',
+    ),
+    Mutant(
         "a user's cycle is all decoding",
         STEADY,
         "over = others * (1 + away / loop.steps) - (loop.users - 1)",

@@ -402,6 +402,7 @@ def serve(
     expert: Expert = "1",
     data: Data = "1",
     engine: Engine = None,
+    efficiency: Expected = None,
     explain: Annotated[
         bool, typer.Option("--explain", help="What the numbers consist of, and assume.")
     ] = False,
@@ -421,7 +422,7 @@ def serve(
             precision=precision,
             scheduler=scheduler,
             parallelism=_parallelism(tensor, pipeline, expert, data),
-            **_expecting(engine),
+            **_expecting(engine, efficiency),
         )
         for workload in asked
     ]
