@@ -66,7 +66,8 @@ def test_sources_resolve_and_are_all_used():
     with (Path(__file__).parent / "fixtures" / "single_stream.csv").open(encoding="utf-8") as file:
         streamed = {row["source"] for row in csv.DictReader(file)}
     keys = {source.key for source in used} | {file["origin"]["source"] for file in fitted}
-    keys |= streamed
+    engines = read_toml(catalogs() / "engines.toml")
+    keys |= streamed | {engines["launches"]["origin"]["source"]}
     assert keys == set(known)
     for source in used:
         assert source.url == known[source.key].get("url", "")

@@ -40,6 +40,13 @@ class Server(NamedTuple):
         """Groups of sequences that step together, for their tokens meet at the experts [1]."""
         return self.parallelism.data
 
+    @property
+    def without_graphs(self) -> Server:
+        """The same where prompts are read, and no step is replayed."""
+        if self.efficiency.host is None:
+            return self
+        return self._replace(efficiency=self.efficiency.model_copy(update={"graphs": False}))
+
     def estimate(self, phase: Phase, count: Num, new: Num, past: Num, logits: Num) -> Estimate:
         """A step of equal sequences in each lane; all numbers may be arrays."""
         group = Group.trusted(
@@ -242,7 +249,7 @@ def _beside(server: Server, decoding: Any, size: Any, width: int, phase: Phase) 
     """
     count = decoding + 1
     new, logits = (width * decoding + size) / count, (width * decoding + 1) / count
-    found = server.estimate(phase, count, new, 0.0, logits)
+    found = server.without_graphs.estimate(phase, count, new, 0.0, logits)
     return found.time * (1 - _attention_share(found)) + 0.0 * size
 
 
