@@ -16,7 +16,7 @@ import numpy as np
 from scipy.optimize import least_squares
 
 import perfmodel as pm
-from calibration.report import DATE, number
+from calibration.report import DATE, number, shown
 from perfmodel.answers.calibrating.fitting import SOFT, Tested, tested
 
 ROOT: Final = Path(__file__).parents[1]
@@ -136,10 +136,6 @@ def _written(found: Found, result: Tested) -> str:
     form = slowed(found).collective("all-reduce")
     assert form is not None
     values = ", ".join(f"{name} = {number(value)}" for name, value in form.form)
-    missed = ", ".join(
-        f"{name} = {value if name == 'rows' else number(value, 3)}"
-        for name, value in result._asdict().items()
-    )
     return f"""\
 key = "mi300x"
 base = "unknown" # the kernels of other chips,
@@ -153,7 +149,7 @@ date = "{DATE}"
 note = "Two parameters fitted by calibration/ to half of the shapes; tested on others, and on 405B."
 
 [all-reduce]
-pooled = {{form = {{{values}}}, tested = {{{missed}, on = "whole steps, others"}}}}
+pooled = {{form = {{{values}}}, tested = {{{shown(result)}}}}}
 """
 
 

@@ -306,9 +306,9 @@ def test_every_fit_is_of_a_form_and_says_what_it_misses(path):
         form(**fit["form"])  # in range, and no field that the form has not
         tested = fit["tested"]
         assert tested["rows"] >= 16
-        assert 0 < tested["median"] <= tested["p90"]
+        assert tested["mean"] > 0
+        assert tested["p90"] > 0
         assert 0 < tested["low"] < tested["high"]
-        assert tested["on"]
 
 
 def test_chips_and_families_name_each_other():

@@ -106,12 +106,13 @@ def read_gpu(path: str | Path) -> GpuSpec:
     ----------
     path : str or Path
         The file. A value is a bare number, or a table with ``value``, ``kind``, ``source``,
-        ``place``, ``date``, ``note`` and ``unit`` [text].
+        ``place``, ``date``, ``note`` and ``unit``. What a table does not say of these, the file's
+        table ``origin`` does [text].
 
     Returns
     -------
     GpuSpec
-        A bare number has an origin of kind "user".
+        A bare number has an origin of kind "user", or that of the file.
 
     Raises
     ------
@@ -176,6 +177,9 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None, key: str = "") -> G
     origins: list[Origin] = []
     sections = {}
     found = parts.keys() & table.keys()
+    usual = table.pop("origin", {})
+    if not isinstance(usual, dict):
+        raise ConfigError(f"{printable(path)}: origin: expected a table, got {shown(usual)}")
     for part in parts:
         sections[part] = table.pop(part, {})
         if not isinstance(sections[part], dict):
@@ -195,7 +199,7 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None, key: str = "") -> G
             if unit is None:  # a name or a flag, which has no unit and no origin
                 fields[key] = iso_day(item)
                 continue
-            fields[key], origin = _value(path, f"{prefix}{key}", unit, item, sources)
+            fields[key], origin = _value(path, f"{prefix}{key}", unit, item, usual, sources)
             origins.append(origin)
         return fields
 
@@ -212,11 +216,17 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None, key: str = "") -> G
 
 
 def _value(
-    path: Path, field: str, unit: object, item: Any, sources: dict[str, Source] | None
+    path: Path,
+    field: str,
+    unit: object,
+    item: Any,
+    usual: dict[str, Any],
+    sources: dict[str, Source] | None,
 ) -> tuple[Any, Origin]:
-    """A field's value and its origin; a bare number is the user's own."""
+    """A field's value and its origin; a bare number is the user's own, or as the file says."""
     if not isinstance(item, dict):
-        return item, Origin(field=field, kind="user", place=plain(path.name))
+        whose = usual or {"kind": "user", "place": plain(path.name)}
+        return item, _origin(path, field, whose, sources)
     if "value" not in item:
         raise ConfigError(f"{printable(path)}: {field}.value: required, but missing")
     if item.get("unit", unit) != unit:
@@ -225,7 +235,7 @@ def _value(
             f"got {shown(item['unit'])}"
         )
     rest = {key: text for key, text in item.items() if key not in ("value", "unit")}
-    return item["value"], _origin(path, field, rest, sources)
+    return item["value"], _origin(path, field, usual | rest, sources)
 
 
 def _origin(
