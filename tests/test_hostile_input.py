@@ -684,7 +684,7 @@ for batch, context in (
     (itertools.count(1), [8]),
 ):
     try:
-        ask(shape, gpu, batch=batch, context=context)
+        ask(shape, gpu, batch=batch, context=context).time
     except pm.errors.InvalidValueError as error:
         print(error)
 """

@@ -30,9 +30,13 @@ FLOORS = {
     "__main__": 5,
 }
 HEAVY = {"numpy", "sympy", "pandas", "scipy", "typer", "rich", "matplotlib"}
+HEAVY |= {"pyarrow", "tqdm", "dask", "distributed"}
 # The ways in and out that work with a heavy library throughout, and are loaded only when asked for.
 MAY_LOAD = {
     "interfaces/sweep.py": {"numpy"},
+    "interfaces/sweeping/frame.py": {"numpy"},
+    "interfaces/sweeping/grid.py": {"numpy"},
+    "interfaces/sweeping/parquet.py": {"numpy"},
     "interfaces/_tables.py": {"rich"},
     "interfaces/symbolic.py": {"sympy"},
     "interfaces/_symbols.py": {"sympy"},

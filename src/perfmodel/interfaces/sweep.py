@@ -2,96 +2,223 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sized
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Sized
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import islice
+from os import PathLike, fspath
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from perfmodel.answers._asked import placed
-from perfmodel.answers.estimate import Phase
-from perfmodel.answers.steps import estimate_unchecked
 from perfmodel.base._messages import shown
 from perfmodel.base._num import as_array
-from perfmodel.base.errors import InvalidValueError
+from perfmodel.base.errors import InvalidValueError, MissingExtraError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import MAX_COUNT, checked_flag
+from perfmodel.interfaces.sweeping.about import about
+from perfmodel.interfaces.sweeping.columns import Column, chosen
+from perfmodel.interfaces.sweeping.frame import array_of, frame_of
+from perfmodel.interfaces.sweeping.grid import Grid, computed
+from perfmodel.interfaces.sweeping.settings import Asked, Skipped, settings
+from perfmodel.interfaces.sweeping.workers import checked_client, parts_on
 from perfmodel.machine.efficiency import IDEAL
 from perfmodel.machine.hardware import Cluster, GpuSpec
-from perfmodel.sources.efficiency import EfficiencyLike, resolve_efficiency
+from perfmodel.sources.efficiency import EfficiencyLike
 from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
-from perfmodel.work.step import Group
 
 if TYPE_CHECKING:
     import pandas as pd
+    from distributed import Client
 
 MAX_POINTS: Final = 10_000_000
-_BLOCK: Final = 2**15  # configurations that are computed at once
-_COLUMNS: Final = ("time", "floor", "bound", "tokens_per_second", "flops", "bytes")
+MAX_STREAMED: Final = 10**12
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Sweep:
-    """One array a quantity, one element a configuration; the order is that of the table."""
+    """One array a quantity, one element a configuration; the order is that of the table.
 
-    columns: Mapping[str, Any]
-    """The arrays by name; each is an attribute too."""
-    precision: str
-    """Name of the precision."""
+    Nothing is computed before it is looked at. ``columns``, and each as an attribute, hold up to
+    ten million points; ``blocks()`` and ``to_parquet()`` take any number, some at a time.
+    """
+
+    _grid: Grid
+    _skipped: tuple[Skipped, ...] = ()
+    _client: Any = None
 
     def __repr__(self) -> str:
-        return f"<Sweep of {len(self):,} steps, {self.precision}: {', '.join(self.columns)}>"
+        names = ", ".join(self._grid.usual)
+        precisions = ", ".join(self._grid.labels["precision"])
+        return f"<Sweep of {len(self):,} steps, {precisions}: {names}>"
 
     def __getattr__(self, name: str) -> Any:
-        try:
-            return self.__dict__["columns"][name]
-        except KeyError:
-            raise AttributeError(f"a sweep has no column {name!r}") from None
+        if name in self._grid.usual:
+            return self.columns[name]
+        raise AttributeError(f"a sweep has no column {name!r}")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _frozen, (dict(self.columns), self.precision)
+        return Sweep, (self._grid, self._skipped)
 
     def __len__(self) -> int:
-        return len(next(iter(self.columns.values())))
+        return len(self._grid)
 
-    def to_frame(self) -> pd.DataFrame:
+    @property
+    def skipped(self) -> tuple[Skipped, ...]:
+        """The combinations that cannot be, each with the reason; only of ``skip=True``."""
+        return self._skipped
+
+    @property
+    def precision(self) -> Any:
+        """Name of the precision; of several, the column of names."""
+        if "precision" in self._grid.usual:
+            return self.columns["precision"]
+        return self._grid.labels["precision"][0]
+
+    @cached_property
+    def columns(self) -> Mapping[str, Any]:
+        """The arrays by name; each is an attribute too."""
+        found = {
+            column.name: array_of(self._grid, column, self._values[column.name])
+            for column in self._chosen(None)
+        }
+        for array in found.values():
+            array.setflags(write=False)
+        return MappingProxyType(found)
+
+    def to_frame(self, columns: Sequence[str] | None = None) -> pd.DataFrame:
         """One row a configuration.
+
+        Parameters
+        ----------
+        columns : sequence of str or None
+            Names of the columns; None: what was swept, and the usual ones [text].
 
         Returns
         -------
         pandas.DataFrame
-            Counts [1], times [s], tokens/s [1/s], FLOPs [FLOP], bytes [B], and what binds.
+            Counts [1], times [s], tokens/s [1/s], FLOPs [FLOP], bytes [B], and what binds; names
+            are categories. ``attrs["units"]`` has the unit of each column.
         """
-        import pandas as pd
+        picked = self._chosen(columns)
+        values = self._values if columns is None else self._all(picked)
+        return frame_of(self._grid, picked, values, self._about(picked))
 
-        counts = {key: "int64" for key in ("batch", "context", "prompt") if key in self.columns}
-        return pd.DataFrame(dict(self.columns)).astype(counts)
+    def blocks(self, columns: Sequence[str] | None = None) -> Iterator[pd.DataFrame]:
+        """The table in parts of up to a million rows, each computed when it is asked for.
+
+        Parameters
+        ----------
+        columns : sequence of str or None
+            Names of the columns; None: what was swept, and the usual ones [text].
+
+        Returns
+        -------
+        iterator of pandas.DataFrame
+            One after another they are the rows of ``to_frame()``.
+        """
+        picked = self._chosen(columns)
+        told = self._about(picked)
+        return (frame_of(self._grid, picked, part, told) for part in self._parts(picked))
+
+    def to_parquet(
+        self,
+        path: str | PathLike[str],
+        *,
+        columns: Sequence[str] | None = None,
+        progress: bool = False,
+    ) -> None:
+        """Write the table to one Parquet file, in memory that does not grow with it.
+
+        Parameters
+        ----------
+        path : str or path
+            The file; it appears when it is whole, in place of one of that name [text].
+        columns : sequence of str or None
+            Names of the columns; None: what was swept, and the usual ones [text].
+        progress : bool
+            Show a bar, with tqdm [flag].
+
+        Raises
+        ------
+        UnknownKeyError
+            If there is no such column.
+        InvalidValueError
+            If there can be no such file.
+        MissingExtraError
+            If pyarrow is not installed, or tqdm where a bar is wanted.
+
+        Notes
+        -----
+        A part of up to 2^20 rows is a row group. Units, meanings, assumptions and the version are
+        in the metadata of the schema, as JSON of the key ``perfmodel``; unit and meaning of each
+        column in that of its field; pandas shows them in ``attrs``.
+        """
+        from perfmodel.interfaces.sweeping.parquet import write
+
+        checked_flag("progress", progress)
+        picked = self._chosen(columns)
+        parts = self._parts(picked)
+        if progress:
+            parts = _with_bar(parts, len(self))
+        write(_path(path), self._grid, picked, parts, self._about(picked))
+
+    def _chosen(self, columns: Sequence[str] | None) -> tuple[Column, ...]:
+        return chosen(self._grid.usual if columns is None else columns, self._grid.possible)
+
+    def _about(self, columns: Sequence[Column]) -> dict[str, Any]:
+        return about(self._grid, columns, self._skipped)
+
+    @cached_property
+    def _values(self) -> Mapping[str, Any]:
+        return self._all(self._chosen(None))
+
+    def _all(self, columns: Sequence[Column]) -> Mapping[str, Any]:
+        if len(self) > MAX_POINTS:
+            raise InvalidValueError(
+                f"sweep: expected at most {MAX_POINTS:,} configurations in memory, "
+                f"got {len(self):,}; blocks() and to_parquet() take them a part at a time"
+            )
+        if self._client is None:
+            return computed(self._grid, list(self._grid.pieces()), columns)
+        parts = list(self._parts(columns))
+        return {c.name: np.concatenate([part[c.name] for part in parts]) for c in columns}
+
+    def _parts(self, columns: Sequence[Column]) -> Iterator[dict[str, Any]]:
+        if self._client is not None:
+            return parts_on(self._client, self._grid, columns)
+        return (computed(self._grid, part, columns) for part in self._grid.parts())
 
 
 def sweep(
-    model: ModelShape,
-    gpu: GpuSpec | Cluster,
+    model: ModelShape | Iterable[ModelShape],
+    gpu: GpuSpec | Cluster | Iterable[GpuSpec | Cluster],
     *,
     batch: Iterable[int] | int,
     context: Iterable[int] | int | None = None,
     prompt: Iterable[int] | int | None = None,
     grid: bool = True,
-    precision: PrecisionLike = None,
-    efficiency: EfficiencyLike = IDEAL,
-    engine: str | None = None,
-    parallelism: Parallelism = SINGLE,
+    precision: PrecisionLike | Iterable[PrecisionLike] = None,
+    efficiency: EfficiencyLike | Iterable[EfficiencyLike] = IDEAL,
+    engine: str | Iterable[str | None] | None = None,
+    parallelism: Parallelism | Iterable[Parallelism] = SINGLE,
+    skip: bool = False,
+    client: Client | None = None,
 ) -> Sweep:
     """Estimate many steps at once: decode over contexts, or prefill over prompts.
 
+    Each of the other arguments may be a list as well: every combination of them, models slowest,
+    then chips, precisions, divisions and engines, has all batches and lengths.
+
     Parameters
     ----------
-    model : ModelShape
-        The model.
-    gpu : GpuSpec or Cluster
-        The chip, or many of them and the network between their nodes.
+    model : ModelShape or iterable of ModelShape
+        The models.
+    gpu : GpuSpec or Cluster or iterable of them
+        The chips, or many of them and the network between their nodes.
     batch : int or iterable of int
         Sequences, shape (n,) [1].
     context : int or iterable of int or None
@@ -101,32 +228,40 @@ def sweep(
         Instead of contexts: new tokens of each sequence, for prefill, shape (m,) [1].
     grid : bool
         Every batch with every context, batches slowest; False pairs them one to one [flag].
-    precision : Precision or str or None
+    precision : Precision or str or None, or iterable of them
         What is stored, moved and computed in; None: the checkpoint's own, else bf16.
-    efficiency : Efficiency or {"ideal", "auto"}
+    efficiency : Efficiency or {"ideal", "auto"}, or iterable of them
         How far below the roofs; the default is the roofs themselves, "auto" what is known of the
         chip.
-    engine : str or None
+    engine : str or None, or iterable of them
         Whose kernels and host are meant, of ``engines()``; implies "auto".
-    parallelism : Parallelism
+    parallelism : Parallelism or iterable of Parallelism
         Over how many devices each part of the model is divided; the default is one device.
+    skip : bool
+        Leave out combinations that cannot be, as ``Sweep.skipped`` tells, rather than raise [flag].
+    client : dask.distributed.Client or None
+        A cluster of workers that computes the parts; None: this process does.
 
     Returns
     -------
     Sweep
-        Columns as attributes, shape (n * m,) or (n,); ``to_frame()`` gives the table.
+        Columns as attributes, shape (n * m,) or (n,) for each combination; ``to_frame()`` gives
+        the table, ``to_parquet()`` writes it. They are the same, to the bit, with a client.
 
     Raises
     ------
     UnknownKeyError
-        If there is no preset of that name.
+        If there is no preset or engine of that name.
     InvalidValueError
-        If a number is not a positive whole number, lengths differ, or not exactly one of
+        If a number is not a positive whole number, lengths differ, a combination cannot be, two
+        that differ have the same name, there are more than 10^12 points, or not exactly one of
         ``context`` and ``prompt`` is given for a shape with a cache.
     NoCacheError
         If contexts are given for a shape without a cache.
     UnsupportedFormatError
         If the chip has no peak for a format that the precision computes in.
+    MissingExtraError
+        If a client is given where Dask is not installed.
 
     Examples
     --------
@@ -136,15 +271,46 @@ def sweep(
     >>> table = sweep(shape, h100, batch=[1, 64], context=range(1024, 4097, 1024))
     >>> len(table), float(table.time[0]) > 4.7e-3
     (8, True)
+
+    Several precisions; the chip lacks one of them:
+
+    >>> table = sweep(
+    ...     shape, h100, batch=[1, 64], context=4096, precision=["bf16", "w4a16", "fp8"], skip=True
+    ... )
+    >>> table.to_frame(["precision", "batch", "bound"]).values.tolist()
+    [['bf16', 1, 'memory'], ['bf16', 64, 'memory'], ['w4a16', 1, 'memory'], ['w4a16', 64, 'memory']]
+    >>> [one.precision for one in table.skipped]
+    ['fp8']
     """
-    chip, cluster, parallelism = placed(model, gpu, parallelism)
+    asked = Asked(
+        model=model,
+        gpu=gpu,
+        precision=precision,
+        parallelism=parallelism,
+        efficiency=efficiency,
+        engine=engine,
+    )
     checked_flag("grid", grid)
+    checked_flag("skip", skip)
+    client = checked_client(client)
     if context is not None and prompt is not None:
         raise InvalidValueError("context, prompt: expected one of them, got both")
-    if context is not None:
-        model.require_cache()
-    elif prompt is None and model.has_cache:
-        raise InvalidValueError("context: required for a model with a KV cache, but missing")
+    points = _points(batch, context, prompt, grid)
+    found, skipped = settings(asked, points.check, skip)
+    swept = asked.swept
+    if len({setting.precision.name for setting in found}) > 1:
+        swept = (*swept, "precision")  # each checkpoint's own
+    whole = replace(points, settings=tuple(found), swept=swept)
+    if len(whole) > MAX_STREAMED:
+        raise InvalidValueError(
+            f"batch, {whole.length_name}: expected at most {MAX_STREAMED:,} configurations, "
+            f"got {len(whole):,}"
+        )
+    return Sweep(whole, tuple(skipped), client)
+
+
+def _points(batch: Any, context: Any, prompt: Any, grid: bool) -> Grid:
+    """The inner axes, checked, with no settings yet."""
     count = _counts("batch", batch)
     name, given = ("prompt", prompt) if context is None else ("context", context)
     length = np.ones(1 if grid else len(count)) if given is None else _counts(name, given)
@@ -152,58 +318,38 @@ def sweep(
         raise InvalidValueError(
             f"{name}: expected as many as batch has ({len(count)}), got {len(length)}"
         )
-    model.require_positions(length)
-    # One row a batch; pairs are rows of one configuration.
-    count, length = count[:, None], length[None, :] if grid else length[:, None]
-    shape = np.broadcast_shapes(count.shape, length.shape)
-    if shape[0] * shape[1] > MAX_POINTS:
-        raise InvalidValueError(
-            f"batch, {name}: expected at most {MAX_POINTS:,} configurations, "
-            f"got {shape[0]:,} x {shape[1]:,}"
-        )
-    phase: Phase = "decode" if prompt is None else "prefill"
-    expected = resolve_efficiency(efficiency, chip, engine)
-    columns: dict[str, Any] = {}
-    for rows, row in _blocks(shape):
-        part = length[:, row] if grid else length[rows]
-        new, past = (1, part - 1) if prompt is None else (part, 0)
-        group = Group.trusted(count=count[rows], new=new, past=past, logits=1, shared_past=0)
-        found = estimate_unchecked(
-            phase,
-            model,
-            chip,
-            (group,),
-            precision=precision,
-            efficiency=expected,
-            parallelism=parallelism,
-            cluster=cluster,
-        )
-        values = {"batch": count[rows]} | ({} if given is None else {name: part})
-        values |= {key: getattr(found, key) for key in _COLUMNS}
-        if chip.capacity is not None:
-            values |= {"needed": found.memory.needed, "fits": found.memory.fits}
-        for key, value in values.items():
-            if key not in columns:
-                columns[key] = np.empty(shape, dtype=np.asarray(value).dtype)
-            columns[key][rows, row] = value
-    columns = {key: value.ravel() for key, value in columns.items()}
-    return _frozen(columns, found.precision.name)
+    return Grid(
+        settings=(),
+        swept=(),
+        phase="decode" if prompt is None else "prefill",
+        # One row a batch; pairs are rows of one configuration.
+        batch=count[:, None],
+        length=length[None, :] if grid else length[:, None],
+        length_name=None if given is None else name,
+    )
 
 
-def _frozen(columns: dict[str, Any], precision: str) -> Sweep:
-    for column in columns.values():
-        column.setflags(write=False)
-    return Sweep(columns=MappingProxyType(columns), precision=precision)
+def _path(path: Any) -> Path:
+    try:
+        return Path(fspath(path))
+    except TypeError:
+        raise InvalidValueError(f"path: expected a file, got {shown(path)}") from None
 
 
-def _blocks(shape: tuple[int, ...]) -> Iterator[tuple[slice, slice]]:
-    """Parts of a table small enough that what is computed on the way stays in the cache."""
-    rows, width = shape
-    across = min(width, _BLOCK)
-    down = max(1, _BLOCK // across)
-    for row in range(0, rows, down):
-        for start in range(0, width, across):
-            yield slice(row, row + down), slice(start, start + across)
+def _with_bar(parts: Iterable[dict[str, Any]], total: int) -> Iterator[dict[str, Any]]:
+    """The same parts, counted on a bar as they are taken."""
+    try:
+        from tqdm import tqdm
+    except ImportError:
+        raise MissingExtraError('progress needs tqdm: pip install "perfmodel[sweep]"') from None
+
+    def shown_parts() -> Iterator[dict[str, Any]]:
+        with tqdm(total=total, unit=" points", unit_scale=True) as bar:
+            for part in parts:
+                yield part
+                bar.update(len(next(iter(part.values()))))
+
+    return shown_parts()
 
 
 def _counts(name: str, values: Any) -> Any:
@@ -235,4 +381,4 @@ def _counts(name: str, values: Any) -> Any:
     if wrong.any():
         first = array[int(np.argmax(wrong))]
         raise InvalidValueError(f"{name}: expected whole numbers from 1 to 1e15, got {first:g}")
-    return array
+    return array.copy()  # computed later: what the caller does to its own must not matter
