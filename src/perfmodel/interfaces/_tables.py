@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -15,6 +15,9 @@ from rich.table import Table
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.serving.record import Serving
 from perfmodel.roofline import memory_time
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,49 @@ def plain_table(title: str = "", *headings: str) -> Table:
     for heading in headings:
         table.add_column(heading)
     return table
+
+
+def frame_table(frame: pd.DataFrame) -> Table:
+    """A sweep as a table: times in ms, names and counts as they are.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Columns whose units are in ``attrs["units"]``.
+
+    Returns
+    -------
+    rich.table.Table
+        One line a row.
+    """
+    table = plain_table()
+    units = frame.attrs["units"]
+    texts = []
+    for name in frame:
+        unit = units[name]
+        heading = str(name).replace("tokens_per_second", "tokens/s").replace("_", " ")
+        told = {"s": " ms", "B": " GB", "FLOP": " GFLOP"}.get(unit, "")
+        table.add_column(heading + told, justify="right" if unit else "left")
+        scale = {"s": 1e3, "B": 1e-9, "FLOP": 1e-9}.get(unit, 1)
+        form = "{:,.2f}" if told else "{:,.4g}" if unit in ("1", "FLOP/B") else "{:,.0f}"
+        whole = frame[name].dtype.kind == "i"
+        texts.append([_cell(value, "{:,}" if whole else form, scale) for value in frame[name]])
+    for row in zip(*texts, strict=True):
+        table.add_row(*row)
+    return table
+
+
+def frame_rows(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as plain values, None where one is missing."""
+    plain = frame.astype(object).where(frame.notna(), None)
+    return [dict(zip(map(str, plain), row, strict=True)) for row in plain.to_numpy().tolist()]
+
+
+def _cell(value: Any, form: str, scale: float) -> str:
+    if value is True or value is False:
+        return "yes" if value else "no"
+    missing = value is None or value != value
+    return "-" if missing else _text(value, form, scale)
 
 
 def print_table(table: Table) -> None:

@@ -109,11 +109,12 @@ class Asked:
     def names(self, at: Mapping[str, int]) -> dict[str, str]:
         """What each axis calls the values at these places."""
         model, gpu, precision, ways, way, engine = (self.values[name][at[name]] for name in AXES)
+        own = model.resolve_precision() if precision is None else precision
         expected = _efficiency_name(way)
         return {
             "model": model.name,
             "gpu": _gpu_name(gpu),
-            "precision": getattr(precision, "name", precision) or "its own precision",
+            "precision": precision if isinstance(precision, str) else own.name,
             "parallelism": _division_name(ways),
             "efficiency": expected if engine is None else "auto",
             "engine": engine or expected,
