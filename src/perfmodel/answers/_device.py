@@ -417,6 +417,23 @@ def slowest_sums(devices: tuple[Device, ...]) -> Sums:
     return found
 
 
+def slowest_spread(devices: tuple[Device, ...]) -> tuple[Num, Num] | None:
+    """Spread of the device that takes longest, as shares of its time; element by element."""
+    spreads = [device.spread for device in devices]
+    if not any(spreads):
+        return None
+    time: Num = 0.0
+    below: Num = 0.0
+    above: Num = 0.0
+    for device, spread in zip(devices, spreads, strict=True):
+        own = device.sums.time
+        low, high = (part / own for part in spread or (0.0, 0.0))
+        longer = own > time
+        below, above = where(longer, low, below), where(longer, high, above)
+        time = where(longer, own, time)
+    return below, above
+
+
 def piped(times: Iterable[Num], passes: Num, *, repeats: bool) -> Num:
     """Time of a step whose micro-batches follow each other through stages.
 

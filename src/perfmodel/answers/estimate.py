@@ -17,6 +17,7 @@ from perfmodel.answers._device import (
     devices_of,
     least_time,
     slowest,
+    slowest_spread,
     slowest_sums,
     step_time,
 )
@@ -180,12 +181,11 @@ class Estimate(Spec):
     def _band(self, sign: int, side: int) -> float | None:
         if self.efficiency is IDEAL:
             return None
-        device = self._device
-        spread = device.spread
+        spread = slowest_spread(self._devices)
         if spread is None:
             return None
         # All stages are taken to err like the slowest one.
-        return self.time * (1 + sign * spread[side] / device.sums.time)  # type: ignore[no-any-return]
+        return self.time * (1 + sign * spread[side])  # type: ignore[no-any-return]
 
     @computed_field  # type: ignore[prop-decorator]
     @property

@@ -67,7 +67,7 @@ def write(
 @contextmanager
 def _whole(path: Path) -> Iterator[BinaryIO]:
     """A file beside the one that is meant, which takes its place at the end, or goes."""
-    beside = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
+    beside = path.parent / f".{path.name[:100]}.{secrets.token_hex(4)}.part"
     try:
         if path.is_dir():
             raise IsADirectoryError(None, "it is a folder")
@@ -82,6 +82,7 @@ def _whole(path: Path) -> Iterator[BinaryIO]:
             yield file
         os.replace(beside, path)
     except BaseException:
+        # Interrupted or out of space: nobody shall take half a table for a whole one.
         beside.unlink(missing_ok=True)
         raise
 

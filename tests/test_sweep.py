@@ -1,0 +1,650 @@
+"""One long table: is it the same however it is made, and does it say what it holds?"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import json
+import math
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import perfmodel as pm
+from perfmodel.interfaces.cli import run
+from perfmodel.interfaces.sweeping import grid as grids
+
+pytest.importorskip("pyarrow")
+import pyarrow.parquet as pq
+
+E = pm.errors
+REL = 1e-12
+
+FAST = pm.GpuSpec(
+    name="fast",
+    memory_bandwidth=4e12,
+    memory_capacity=80e9,
+    peak_flops={"bf16": 1e15, "fp8": 2e15},
+    link={"bandwidth": 450e9, "domain": 8},
+)
+SLOW = pm.GpuSpec(
+    name="slow",
+    memory_bandwidth=1e12,
+    memory_capacity=24e9,
+    peak_flops={"bf16": 1e14},
+    link={"bandwidth": 32e9, "domain": 8},
+)
+DENSE = pm.ModelShape.dense(
+    layers=4, hidden=512, heads=8, kv_heads=4, ffn=1024, vocab=1000, name="dense"
+)
+WIDE = pm.ModelShape.dense(
+    layers=2, hidden=1024, heads=8, kv_heads=8, ffn=2048, vocab=1000, name="wide"
+)
+WAYS = [pm.Parallelism(), pm.Parallelism(tensor=4), pm.Parallelism(pipeline=2, data=2)]
+INNER: dict[str, Any] = {"batch": [1, 8, 64], "context": range(100, 1000, 100)}
+OUTER: dict[str, Any] = {"precision": ["bf16", "fp8"], "parallelism": WAYS}
+
+
+def several(**more: Any) -> pm.Sweep:
+    return pm.sweep([DENSE, WIDE], FAST, **INNER | OUTER | more)
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Many blocks and parts of a table of hundreds of rows."""
+    monkeypatch.setattr(grids, "BLOCK", 8)
+    monkeypatch.setattr(grids, "PART", 32)
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Any]:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0"
+        ) as cluster,
+        distributed.Client(cluster) as found,
+    ):
+        yield found
+
+
+# -- what the rows are -----------------------------------------------------------------------------
+
+
+def test_every_combination_has_every_batch_and_context_models_slowest():
+    frame = several().to_frame()
+    asked = itertools.product(
+        ("dense", "wide"), ("bf16", "fp8"), WAYS, INNER["batch"], INNER["context"]
+    )
+    rows = zip(frame.model, frame.precision, frame.devices, frame.batch, frame.context, strict=True)
+    assert list(rows) == [(m, p, w.devices, b, c) for m, p, w, b, c in asked]
+    assert len(several()) == len(frame) == 2 * 2 * 3 * 3 * 9
+
+
+@pytest.mark.parametrize("length", ["context", "prompt"])
+def test_each_row_is_the_step_that_its_names_say(length):
+    inner = {"batch": [3, 40], length: [7, 300]}
+    table = pm.sweep([DENSE, WIDE], [FAST, SLOW], **inner, parallelism=WAYS, engine=[None, "vllm"])
+    ask = pm.decode if length == "context" else pm.prefill
+    wanted = itertools.product(
+        (DENSE, WIDE), (FAST, SLOW), WAYS, (None, "vllm"), inner["batch"], inner[length]
+    )
+    frame = table.to_frame([*table.columns, "low", "network_time", "kv_traffic"])
+    assert len(frame) == 2 * 2 * 3 * 2 * 4
+    for row, (model, gpu, ways, engine, batch, n) in zip(frame.itertuples(), wanted, strict=True):
+        step = ask(model, gpu, batch=batch, **{length: n}, parallelism=ways, engine=engine)
+        assert (row.model, row.gpu, row.batch) == (model.name, gpu.name, batch)
+        assert row.engine == (engine or "ideal")
+        for name in ("time", "floor", "tokens_per_second", "network_time", "kv_traffic"):
+            assert math.isclose(getattr(row, name), getattr(step, name), rel_tol=REL), name
+        assert (row.bound, row.fits) == (step.bound, step.fits)
+        assert math.isnan(row.low) if step.low is None else math.isclose(row.low, step.low)
+
+
+def test_points_checked_by_hand():
+    # 8e9 weights of 2 B or of 1 B, read once; 131,072 B of KV a token of context, in bf16.
+    coarse = pm.ModelShape.from_totals(params=8e9, kv_bytes_per_token=131072, name="8B")
+    table = pm.sweep(
+        coarse, [FAST, SLOW], batch=[1, 10], context=1000, precision=["bf16", "w8a16"], skip=True
+    )
+    frame = table.to_frame().set_index(["gpu", "precision", "batch"])
+    assert frame.time["fast", "bf16", 1] == pytest.approx((16e9 + 1.31072e8) / 4e12)
+    assert frame.time["fast", "bf16", 10] == pytest.approx((16e9 + 1.31072e9) / 4e12)
+    assert frame.time["slow", "bf16", 10] == pytest.approx((16e9 + 1.31072e9) / 1e12)
+    assert frame.bytes["slow", "w8a16", 10] == pytest.approx(8e9 + 1.31072e9)
+    # 17.3 GB and 9.3 GB in 24 GB.
+    assert frame.needed["slow", "bf16", 10] == pytest.approx(17.31072e9)
+    assert frame.fits.all()
+
+
+def test_one_value_is_no_axis_and_a_list_of_one_is():
+    assert list(pm.sweep(DENSE, FAST, batch=1, context=8).columns)[:3] == [
+        "batch",
+        "context",
+        "time",
+    ]
+    found = pm.sweep([DENSE], (FAST,), batch=1, context=8, engine=iter([None]))
+    assert list(found.columns)[:4] == ["model", "gpu", "engine", "batch"]
+
+
+def test_checkpoints_of_their_own_precisions_are_told_apart():
+    fp8 = WIDE.model_copy(update={"precision": pm.Precision.preset("fp8")})
+    table = pm.sweep([DENSE, fp8], FAST, batch=1, context=8)
+    assert list(table.precision) == ["bf16", "fp8"]
+    assert pm.sweep([DENSE, WIDE], FAST, batch=1, context=8).precision == "bf16"
+
+
+def test_the_same_name_for_two_models_is_refused():
+    other = WIDE.model_copy(update={"name": "dense"})
+    with pytest.raises(E.InvalidValueError, match="different names of what differs, got dense"):
+        pm.sweep([DENSE, other], FAST, **INNER)
+    twice = pm.sweep([DENSE, DENSE], FAST, **INNER)
+    assert len(twice) == 2 * 27
+
+
+def test_divisions_that_differ_in_how_they_talk_have_different_names():
+    ways = [pm.Parallelism(tensor=4), pm.Parallelism(tensor=4, all_reduce="one-shot")]
+    table = pm.sweep(DENSE, FAST, batch=1, context=8, parallelism=ways)
+    assert list(table.parallelism) == ["tensor 4", "tensor 4, all reduce one-shot"]
+
+
+def test_what_fits_is_missing_where_a_capacity_is_not_known():
+    unknown = pm.GpuSpec(name="x", memory_bandwidth=1e12, peak_flops={"bf16": 1e14})
+    table = pm.sweep(DENSE, [FAST, unknown], batch=1, context=8)
+    assert list(table.fits) == [True, None]
+    frame = table.to_frame()
+    assert frame.fits.isna().tolist() == [False, True]
+    assert frame.needed[0] == frame.needed[1]
+
+
+# -- combinations that cannot be -------------------------------------------------------------------
+
+
+def test_what_cannot_be_is_an_error_that_names_the_combination():
+    with pytest.raises(E.UnsupportedFormatError, match=r"^wide, slow, fp8, one device: slow has"):
+        pm.sweep(WIDE, [FAST, SLOW], **INNER, precision=["bf16", "fp8"])
+    with pytest.raises(E.InvalidValueError, match=r"^dense, fast, bf16, tensor 3: .*heads=8"):
+        pm.sweep(DENSE, FAST, **INNER, parallelism=[WAYS[0], pm.Parallelism(tensor=3)])
+    short = DENSE.with_(positions=16).model_copy(update={"name": "short"})
+    with pytest.raises(E.InvalidValueError, match=r"^short, fast, .* 16 learned positions"):
+        pm.sweep([DENSE, short], FAST, **INNER)
+
+
+def test_what_cannot_be_is_left_out_and_told_where_that_is_wanted():
+    ways = [WAYS[0], pm.Parallelism(tensor=3)]
+    found = pm.sweep(
+        DENSE, [FAST, SLOW], **INNER, precision=["bf16", "fp8"], parallelism=ways, skip=True
+    )
+    frame = found.to_frame()
+    rows = frame.groupby(["gpu", "precision", "parallelism"], observed=True).size()
+    assert rows.to_dict() == {
+        ("fast", "bf16", "one device"): 27,
+        ("fast", "fp8", "one device"): 27,
+        ("slow", "bf16", "one device"): 27,
+    }
+    left = [(one.gpu, one.precision, one.parallelism) for one in found.skipped]
+    assert left == [
+        ("fast", "bf16", "tensor 3"),
+        ("fast", "fp8", "tensor 3"),
+        ("slow", "bf16", "tensor 3"),
+        ("slow", "fp8", "one device"),
+        ("slow", "fp8", "tensor 3"),
+    ]
+    assert "slow has no fp8 peak" in found.skipped[3].reason
+    assert [one["reason"] for one in frame.attrs["skipped"]] == [
+        one.reason for one in found.skipped
+    ]
+
+
+def test_if_nothing_can_be_there_is_no_table():
+    with pytest.raises(E.UnsupportedFormatError):
+        pm.sweep(DENSE, SLOW, **INNER, precision=["fp8", "nvfp4"], skip=True)
+
+
+@pytest.mark.parametrize("skip", [False, True])
+def test_a_slip_is_an_error_whatever_is_left_out(skip):
+    with pytest.raises(E.UnknownKeyError, match="bf61"):
+        pm.sweep(DENSE, FAST, **INNER, precision=["bf16", "bf61"], skip=skip)
+    with pytest.raises(E.UnknownKeyError, match="vlm"):
+        pm.sweep(DENSE, FAST, **INNER, engine=["vllm", "vlm"], skip=skip)
+    with pytest.raises(E.InvalidValueError, match=r"^gpu: "):
+        pm.sweep(DENSE, [FAST, "slow"], **INNER, skip=skip)
+    with pytest.raises(E.InvalidValueError, match=r"^precision"):
+        pm.sweep(DENSE, FAST, **INNER, precision=["bf16", 8], skip=skip)
+
+
+# -- the same in all modes -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("grid", [True, False], ids=["grid", "pairs"])
+@pytest.mark.parametrize("engine", [None, "vllm"])
+def test_all_modes_give_the_same_table_to_the_bit(small_parts, client, tmp_path, grid, engine):
+    length = np.arange(1, 60)
+    asked = {"batch": length if not grid else [1, 9], "context": length * 7, "grid": grid}
+    how: dict[str, Any] = OUTER | asked | {"engine": engine}
+    here = pm.sweep([DENSE, WIDE], FAST, **how)
+    there = pm.sweep([DENSE, WIDE], FAST, **how, client=client)
+    whole = here.to_frame()
+    blocks = list(here.blocks())
+    assert len(blocks) > 10
+    assert sum(map(len, blocks)) == len(here)
+    for frame in (pd.concat(blocks, ignore_index=True), there.to_frame()):
+        pd.testing.assert_frame_equal(frame, whole, check_exact=True)
+        assert frame.attrs == whole.attrs
+    here.to_parquet(tmp_path / "here.parquet")
+    there.to_parquet(str(tmp_path / "there.parquet"))
+    pd.testing.assert_frame_equal(
+        pd.read_parquet(tmp_path / "here.parquet"), whole, check_exact=True
+    )
+    assert (tmp_path / "here.parquet").read_bytes() == (tmp_path / "there.parquet").read_bytes()
+    assert pq.ParquetFile(tmp_path / "here.parquet").num_row_groups == len(blocks)
+    for name, column in here.columns.items():
+        assert np.array_equal(column, there.columns[name]), name
+        assert np.array_equal(column, whole[name].to_numpy()), name
+
+
+def test_how_the_table_is_cut_changes_no_bit(monkeypatch):
+    whole = several().to_frame()
+    for block in (1, 7, 10**6):
+        monkeypatch.setattr(grids, "BLOCK", block)
+        pd.testing.assert_frame_equal(several().to_frame(), whole, check_exact=True)
+
+
+def test_workers_are_asked_for_no_more_than_two_parts_a_thread_ahead(
+    small_parts, client, monkeypatch
+):
+    from perfmodel.interfaces.sweeping import workers
+
+    done: list[int] = []
+    plain = workers.computed
+
+    def counted(*arguments: Any) -> Any:
+        done.append(1)
+        return plain(*arguments)
+
+    monkeypatch.setattr(workers, "computed", counted)
+    blocks = several(client=client).blocks()
+    next(blocks)
+    ahead = 2 * sum(client.nthreads().values())
+    assert len(done) <= ahead
+    assert sum(1 for _ in blocks) + 1 == len(done)
+    assert len(done) > ahead
+
+
+def test_what_the_caller_does_to_its_arrays_does_not_matter():
+    batch = np.array([1.0, 2.0])
+    table = pm.sweep(DENSE, FAST, batch=batch, context=[8])
+    batch[:] = 7
+    assert list(table.batch) == [1, 2]
+
+
+def test_a_copy_is_the_same_table():
+    table = several(skip=True)
+    again = copy.deepcopy(table)
+    pd.testing.assert_frame_equal(again.to_frame(), table.to_frame(), check_exact=True)
+    assert again.skipped == table.skipped
+
+
+# -- what a table says of itself -------------------------------------------------------------------
+
+
+def test_a_file_tells_units_meanings_version_and_assumptions(tmp_path):
+    several().to_parquet(tmp_path / "x.parquet")
+    schema = pq.read_schema(tmp_path / "x.parquet")
+    told = json.loads(schema.metadata[b"perfmodel"])
+    assert told["perfmodel"] == pm.__version__
+    assert told["phase"] == "decode"
+    assert told["asked"]["model"] == ["dense", "wide"]
+    assert told["skipped"] == []
+    assert list(told["units"]) == schema.names
+    for field in schema:
+        assert field.metadata[b"unit"].decode() == told["units"][field.name]
+        assert field.metadata[b"meaning"].decode() == told["meanings"][field.name]
+    units = {"batch": "1", "time": "s", "flops": "FLOP", "bytes": "B", "tokens_per_second": "1/s"}
+    assert told["units"].items() >= units.items()
+    assumed = set(told["assumptions"])
+    assert assumed >= set(pm.decode(DENSE, FAST, batch=1, context=900).assumptions)
+    assert assumed >= set(
+        pm.decode(
+            WIDE, FAST, batch=1, context=900, precision="fp8", parallelism=WAYS[1]
+        ).assumptions
+    )
+    assert pd.read_parquet(tmp_path / "x.parquet").attrs == told
+    assert several().to_frame().attrs == told
+
+
+def test_names_are_kept_once_in_a_file(tmp_path):
+    several().to_parquet(tmp_path / "x.parquet")
+    file = pq.ParquetFile(tmp_path / "x.parquet")
+    group = file.metadata.row_group(0)
+    encodings = {
+        group.column(at).path_in_schema: group.column(at).encodings
+        for at in range(group.num_columns)
+    }
+    for name in ("model", "precision", "parallelism", "batch", "context", "bound"):
+        assert any("DICTIONARY" in encoding for encoding in encodings[name]), name
+    types = {field.name: str(field.type) for field in file.schema_arrow}
+    assert types["model"] == "dictionary<values=string, indices=int32, ordered=0>"
+    assert (types["batch"], types["time"], types["fits"]) == ("int64", "double", "bool")
+
+
+def test_columns_are_those_that_are_chosen(tmp_path):
+    names = ["low", "gpu", "context", "time"]
+    table = several()
+    assert list(table.to_frame(names)) == names
+    assert [list(frame) for frame in table.blocks(names)] == [names]
+    table.to_parquet(tmp_path / "x.parquet", columns=names)
+    found = pq.read_table(tmp_path / "x.parquet")
+    assert found.column_names == names
+    assert found["low"].null_count == len(table)  # the ideal has no bands
+    assert list(table.to_frame(["batch", "batch"])) == ["batch"]
+    # What was asked needs no step computed.
+    assert several().to_frame(["context"]).context.max() == 900
+
+
+@pytest.mark.parametrize("columns", [["tiem"], ["prompt"], ["columns"], [1], ["time", None]])
+def test_an_unknown_column_is_refused(tmp_path, columns):
+    table = several()
+    for ask in (
+        table.to_frame,
+        table.blocks,
+        lambda names: table.to_parquet(tmp_path / "x.parquet", columns=names),
+    ):
+        with pytest.raises(E.UnknownKeyError, match=r"^columns: no column "):
+            ask(columns)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_nearest_column_is_named():
+    with pytest.raises(E.UnknownKeyError, match="did you mean 'time'"):
+        several().blocks(["tiem"])
+
+
+@pytest.mark.parametrize("columns", ["time", [], 3])
+def test_columns_are_a_list_of_names(columns):
+    with pytest.raises(E.InvalidValueError, match=r"^columns: expected "):
+        several().to_frame(columns)
+
+
+# -- files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("stop", [KeyboardInterrupt, MemoryError])
+def test_an_interrupted_write_leaves_what_was_there(small_parts, tmp_path, monkeypatch, stop):
+    sweeping = sys.modules["perfmodel.interfaces.sweep"]
+    plain, calls = sweeping.computed, itertools.count()
+
+    def interrupted(*arguments: Any) -> Any:
+        if next(calls) == 3:
+            raise stop
+        return plain(*arguments)
+
+    monkeypatch.setattr(sweeping, "computed", interrupted)
+    with pytest.raises(stop):
+        several().to_parquet(tmp_path / "new.parquet")
+    assert list(tmp_path.iterdir()) == []
+    old = tmp_path / "old.parquet"
+    old.write_text("as it was")
+    calls = itertools.count()
+    with pytest.raises(stop):
+        several().to_parquet(old)
+    assert [path.name for path in tmp_path.iterdir()] == ["old.parquet"]
+    assert old.read_text() == "as it was"
+
+
+def test_a_file_takes_the_place_of_another(tmp_path):
+    path = tmp_path / "x.parquet"
+    path.write_text("something else")
+    several().to_parquet(path)
+    assert pq.read_metadata(path).num_rows == len(several())
+
+
+@pytest.mark.parametrize("name", ["missing/x.parquet", "", ".", "x\0y", "x" * 300])
+def test_a_file_that_cannot_be_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(E.InvalidValueError, match=r"^path: expected a file in a folder"):
+        several().to_parquet(name)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", [None, 3, ["x.parquet"]])
+def test_a_path_is_a_text_or_a_path(path):
+    with pytest.raises(E.InvalidValueError, match=r"^path: expected a file, got "):
+        several().to_parquet(path)
+
+
+def test_a_bar_counts_the_points(small_parts, tmp_path, capsys):
+    pytest.importorskip("tqdm")
+    several().to_parquet(tmp_path / "x.parquet", progress=True)
+    shown = capsys.readouterr()
+    assert "100%" in shown.err
+    assert "/324" in shown.err
+    assert shown.out == ""
+    several().to_parquet(tmp_path / "x.parquet")
+    assert capsys.readouterr().err == ""
+
+
+# -- what is not there -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("library", "extra", "ask"),
+    [
+        ("pyarrow", "sweep", lambda path: several().to_parquet(path)),
+        ("tqdm", "sweep", lambda path: several().to_parquet(path, progress=True)),
+        ("distributed", "dask", lambda _: several(client=object())),
+    ],
+)
+def test_what_an_extra_installs_is_named_where_it_is_missing(
+    monkeypatch, tmp_path, library, extra, ask
+):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(E.MissingExtraError, match=rf'pip install "perfmodel\[{extra}\]"'):
+        ask(tmp_path / "x.parquet")
+    with pytest.raises(ImportError):
+        ask(tmp_path / "x.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sweep_needs_no_extra():
+    code = """
+import sys
+for name in ("pyarrow", "tqdm", "dask", "distributed"):
+    sys.modules[name] = None
+import perfmodel as pm
+shape = pm.ModelShape.from_totals(params=8e9)
+chip = pm.GpuSpec(name="x", memory_bandwidth=1e12, peak_flops={"bf16": 1e14})
+table = pm.sweep([shape], [chip], batch=[1, 2])
+assert len(table.to_frame()) == sum(len(frame) for frame in table.blocks()) == 2
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+# -- vandals ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"precision": []}, "precision: expected from 1 to 10,000 items|precision: expected from"),
+        ({"parallelism": []}, "parallelism: expected from 1"),
+        ({"engine": ()}, "engine: expected from 1"),
+        ({"batch": []}, "batch: expected at least one"),
+        ({"batch": [1, math.nan]}, "batch: expected whole numbers from 1 to 1e15, got nan"),
+        ({"context": [1, -1]}, "context: expected whole numbers from 1 to 1e15, got -1"),
+        ({"precision": itertools.repeat("bf16")}, "precision: expected from 1 .* got more"),
+        ({"precision": ["bf16"] * 400, "parallelism": WAYS * 100}, "at most 100,000 combinations"),
+        ({"engine": ["vllm"], "efficiency": ["auto"]}, "engine, efficiency: expected one of them"),
+        ({"efficiency": ["ideal", "perfect"]}, "efficiency: "),
+        ({"parallelism": [None]}, "parallelism: "),
+        ({"parallelism": "tensor"}, "parallelism: "),
+        ({"skip": 1}, "skip: "),
+        ({"client": "localhost:8786"}, r"client: expected a dask.distributed.Client"),
+        ({"prompt": [1]}, "context, prompt: expected one of them"),
+    ],
+)  # fmt: skip
+def test_axes_that_cannot_be_are_refused(given, message):
+    with pytest.raises(E.InvalidValueError, match=message):
+        pm.sweep(DENSE, FAST, **INNER | given)
+    with pytest.raises(E.InvalidValueError, match=r"^(model|gpu): expected "):
+        pm.sweep([], FAST, **INNER)
+
+
+def test_a_grid_beyond_memory_streams_and_is_refused_as_a_whole():
+    table = pm.sweep(DENSE, FAST, batch=range(1, 100_001), context=range(1, 100_001))
+    assert len(table) == 10**10
+    for ask in (lambda: table.time, lambda: table.columns, table.to_frame):
+        with pytest.raises(E.InvalidValueError, match=r"got 10,000,000,000; blocks\(\)"):
+            ask()
+    first = next(table.blocks(["batch", "context", "time"]))
+    assert 1 < len(first) <= 2**20
+    assert (first.batch.iloc[-1], first.context.iloc[0]) == (len(first) // 100_000 + 1, 1)
+
+
+def test_a_grid_without_end_is_refused():
+    endless = range(1, 3_000_001)
+    with pytest.raises(E.InvalidValueError, match="at most 1,000,000,000,000 configurations"):
+        pm.sweep(DENSE, FAST, batch=endless, context=endless)
+
+
+def test_ten_million_points_take_less_than_a_gigabyte(tmp_path):
+    resource = pytest.importorskip("resource")
+    code = f"""
+import resource
+import perfmodel as pm
+table = pm.sweep(pm.model("llama-3.1-8b"), pm.gpu("h100-sxm"), batch=range(1, 1001),
+                 context=range(16, 160_001, 16))
+table.to_parquet({str(tmp_path / "x.parquet")!r})
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=300
+    )
+    unit = 1 if sys.platform == "darwin" else 1024
+    assert resource is not None
+    assert int(done.stdout) * unit < 1e9
+    assert pq.read_metadata(tmp_path / "x.parquet").num_rows == 10**7
+
+
+# -- the command line ------------------------------------------------------------------------------
+
+SWEEP = ["sweep", "llama-3.1-8b", "--gpu", "h100-sxm"]
+
+
+def out(capsys: Any, *arguments: str) -> str:
+    code = run(list(arguments))
+    captured = capsys.readouterr()
+    assert (code, captured.err) == (0, "")
+    return str(captured.out)
+
+
+def refused(capsys: Any, *arguments: str) -> str:
+    code = run(list(arguments))
+    captured = capsys.readouterr()
+    assert (code, captured.out) == (2, "")
+    assert captured.err.startswith("perfmodel: ")
+    assert captured.err.count("\n") == 1
+    return str(captured.err)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("7", [7]),
+        ("1,2,4..64", [1, 2, 4, 8, 16, 32, 64]),
+        ("3..20", [3, 6, 12]),
+        ("1024:4096:1024", [1024, 2048, 3072, 4096]),
+        ("1:3, 8", [1, 2, 3, 8]),
+    ],
+)
+def test_axes_as_they_are_spelled(capsys, text, meant):
+    found = json.loads(out(capsys, *SWEEP, "--batch", text, "--context", "8", "--json"))
+    assert [row["batch"] for row in found["rows"]] == meant
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "x", "1,", "8..4", "0..4", "1:2:0", "5:4", "1..2..3", "-1", "1.5", "1e3", "1:2:3:4"],
+)
+def test_what_is_no_axis_is_refused(capsys, text):
+    message = refused(capsys, *SWEEP, f"--batch={text}")
+    assert "--batch: expected whole numbers as 1,2,4..64 or 1024:131072:1024, got" in message
+
+
+def test_numbers_without_end_are_refused(capsys):
+    assert "at most 10,000,000" in refused(capsys, *SWEEP, "--batch", "1:999999999999")
+    assert "at most 10,000 rows to print" in refused(capsys, *SWEEP, "--batch", "1:10001")
+
+
+def test_the_command_line_prints_the_table(capsys):
+    arguments = ["--batch", "1,64", "--context", "4096", "--precision", "bf16,fp8"]
+    lines = out(capsys, *SWEEP, *arguments).splitlines()
+    assert lines[0].split()[:5] == ["precision", "batch", "context", "time", "ms"]
+    assert [line.split()[:3] for line in lines[1:]] == [
+        ["bf16", "1", "4,096"],
+        ["bf16", "64", "4,096"],
+        ["fp8", "1", "4,096"],
+        ["fp8", "64", "4,096"],
+    ]
+    step = pm.decode(pm.model("llama-3.1-8b"), pm.gpu("h100-sxm"), batch=64, context=4096)
+    assert f" {step.time * 1e3:.2f} " in lines[2]
+
+
+def test_json_has_the_rows_and_what_they_mean(capsys):
+    arguments = ["--batch", "64", "--context", "4096", "--engine", "ideal,vllm", "--json"]
+    found = json.loads(out(capsys, *SWEEP, *arguments, "--columns", "engine,time,low"))
+    assert found["units"] == {"engine": "", "time": "s", "low": "s"}
+    asked = {"batch": 64, "context": 4096}
+    model, gpu = pm.model("llama-3.1-8b"), pm.gpu("h100-sxm")
+    ideal, seen = pm.decode(model, gpu, **asked), pm.decode(model, gpu, **asked, engine="vllm")
+    first, second = found["rows"]
+    assert (first["engine"], first["low"]) == ("ideal", None)
+    assert math.isclose(first["time"], ideal.time, rel_tol=REL)
+    assert math.isclose(second["time"], seen.time, rel_tol=REL)
+    assert math.isclose(second["low"], seen.low or 0, rel_tol=REL)
+
+
+def test_the_command_line_writes_a_file(capsys, tmp_path):
+    path = tmp_path / "x.parquet"
+    arguments = ["--batch", "1:1000", "--context", "1:2000:100", "--tensor", "1,8"]
+    assert out(capsys, *SWEEP, *arguments, "--out", str(path)) == f"40,000 rows in {path}\n"
+    frame = pd.read_parquet(path)
+    assert list(frame)[:4] == ["parallelism", "devices", "batch", "context"]
+    assert len(frame) == 40_000
+
+
+def test_the_command_line_says_what_it_left_out(capsys):
+    arguments = ["--batch", "4", "--tensor", "1,3,4", "--expert", "1,2", "--skip"]
+    lines = out(capsys, *SWEEP, *arguments).splitlines()
+    left = [line for line in lines if line.startswith("left out: ")]
+    assert len(left) == 3
+    assert sum("expected a divisor of tensor=" in line for line in left) == 2
+    assert "tensor 3: Parallelism.tensor: expected a divisor of" in left[-1]
+    assert "tensor 3" in refused(capsys, *SWEEP, "--batch", "4", "--tensor", "1,3")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--context", "8", "--prompt", "8"],
+        ["--json", "--out", "x.parquet"],
+        ["--progress"],
+        ["--columns", "tiem"],
+        ["--columns", "time,"],
+        ["--engine", "auto,ideal"],
+        ["--engine", "vlm"],
+        ["--precision", "bf61"],
+        ["--out", "missing/x.parquet"],
+        ["--tensor", "0"],
+    ],
+)
+def test_the_command_line_refuses(capsys, tmp_path, monkeypatch, arguments):
+    monkeypatch.chdir(tmp_path)
+    refused(capsys, *SWEEP, *arguments)
+    assert list(Path().iterdir()) == []
