@@ -1,6 +1,6 @@
 """How much perfmodel costs beside the same formula written out by hand. See README.md.
 
-python benchmarks/run.py [decode] [sweep] [import] [models] [devices]
+python benchmarks/run.py [decode] [sweep] [stream] [import] [models] [devices]
 """
 
 from __future__ import annotations
@@ -145,7 +145,9 @@ def run_sweep() -> None:
 
 def _compare_sweep(title: str, grid: bool, batch: Any, context: Any) -> None:
     def ours() -> pm.Sweep:
-        return pm.sweep(MODEL, GPU, batch=batch, context=context, grid=grid)
+        table = pm.sweep(MODEL, GPU, batch=batch, context=context, grid=grid)
+        table.columns  # noqa: B018  nothing is computed before it is looked at
+        return table
 
     def theirs() -> dict[str, Any]:
         return baseline.sweep(SHAPE, CHIP, batch, context, grid=grid)
@@ -161,6 +163,48 @@ def _compare_sweep(title: str, grid: bool, batch: Any, context: Any) -> None:
     for name, seconds in times.items():
         ratio = seconds / times["baseline"]
         print(f"  {title + ', ' + name:<34}{seconds * 1e3:9.1f} ms{ratio:23.2f}x")
+
+
+# -- ten million, to a file ------------------------------------------------------------------------
+
+STREAM = """
+import resource, sys
+from time import perf_counter, process_time
+import perfmodel as pm
+
+model, gpu = pm.model(sys.argv[1]), pm.gpu("h100-sxm")
+grid = {"batch": range(1, 1001), "context": range(16, 160_001, 16)}
+pm.sweep(model, gpu, batch=1, context=1).to_parquet(sys.argv[2])  # loads what is needed
+start, cpu = perf_counter(), process_time()
+table = pm.sweep(model, gpu, **grid, precision="bf16")
+table.to_parquet(sys.argv[2])
+wall, cpu = perf_counter() - start, process_time() - cpu
+print(len(table), wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def run_stream() -> None:
+    """The whole program's peak memory, and points a second with all usual columns written."""
+    print("ten million decode steps to Parquet (goal, dense: 3,000,000/s, 1 GB)")
+    for name in ("llama-3.1-8b", "deepseek-v3"):
+        with tempfile.TemporaryDirectory() as folder:
+            path = os.path.join(folder, "x.parquet")
+            tries = [
+                subprocess.run(
+                    [sys.executable, "-c", STREAM, name, path],
+                    capture_output=True, text=True, check=True,
+                ).stdout.split()
+                for _ in range(3)
+            ]  # fmt: skip
+            size = os.path.getsize(path)
+        points = int(tries[0][0])
+        wall, cpu = (min(float(found[at]) for found in tries) for at in (1, 2))
+        unit = 1 if sys.platform == "darwin" else 1024
+        peak = max(int(found[3]) for found in tries) * unit
+        print(
+            f"  {name:<34}{points / wall:12,.0f}/s wall{points / cpu:12,.0f}/s CPU"
+            f"{peak / 1e6:8.0f} MB peak{size / 1e6:8.0f} MB file"
+        )
 
 
 # -- import ----------------------------------------------------------------------------------------
@@ -194,6 +238,10 @@ def run_import() -> None:
 # -- other models ----------------------------------------------------------------------------------
 
 
+def _columns(*args: Any, **kwargs: Any) -> Any:
+    return pm.sweep(*args, **kwargs).columns
+
+
 def run_models() -> None:
     """Cost follows distinct layers, not layers; reading a config takes milliseconds."""
     gpu, dense = pm.gpu("b200-sxm"), pm.model("llama-3.1-8b")
@@ -209,7 +257,7 @@ def run_models() -> None:
         print(f"  {name:<34}{seconds * 1e6:9.1f} us{ratio:23.2f}x")
     grid = {"batch": range(1, 1001), "context": range(128, 128_128, 128), "precision": "bf16"}
     sweeps = {
-        name: partial(pm.sweep, pm.model(name), gpu, **grid)
+        name: partial(_columns, pm.model(name), gpu, **grid)
         for name in ("llama-3.1-8b", "mixtral-8x7b", "deepseek-v3")
     }
     print("one million of them (median wall time; goal for experts: 3x)")
@@ -255,6 +303,7 @@ def run_devices() -> None:
 PARTS: dict[str, Action] = {
     "decode": run_decode,
     "sweep": run_sweep,
+    "stream": run_stream,
     "import": run_import,
     "models": run_models,
     "devices": run_devices,

@@ -338,7 +338,12 @@ class Step(groups)
     .sequences
     .tokens
 class Sweep()
-    .to_frame(self)
+    .blocks(self, columns=None)
+    .columns
+    .precision
+    .skipped
+    .to_frame(self, columns=None)
+    .to_parquet(self, path, *, columns=None, progress=False)
 class Totals(norm, post_norm, scalars, reused, variant, kind, matrix_weights, kv_values_per_token, kv_bytes_per_token)
     .DIVIDED
     .LACKS
@@ -416,7 +421,7 @@ roof(gpu, *, intensity, precision='bf16')
 serve(model, gpu, workload, *, parallelism=<Parallelism one device>, precision=None, scheduler='chunked', efficiency=IDEAL, engine=None, server=None, speculation=None, policy='logical')
 shard(model, parallelism)
 step_ridge_batch(model, gpu, *, context, precision=None)
-sweep(model, gpu, *, batch, context=None, prompt=None, grid=True, precision=None, efficiency=IDEAL, engine=None, parallelism=<Parallelism one device>)
+sweep(model, gpu, *, batch, context=None, prompt=None, grid=True, precision=None, efficiency=IDEAL, engine=None, parallelism=<Parallelism one device>, skip=False, client=None)
 module symbolic
 module units
 """
