@@ -330,6 +330,19 @@ def test_sweeps_expect_what_single_steps_do():
     assert np.allclose(table.time, single, rtol=1e-12)
 
 
+def test_the_band_of_stages_is_that_of_the_one_that_takes_longest():
+    ways = pm.Parallelism(pipeline=2)
+    how = {"parallelism": ways, "engine": "vllm"}
+    step = pm.prefill(LLAMA, H100, prompt=300, batch=4, **how)
+    first, last = step._devices  # the last one has the head
+    assert last.sums.time > first.sums.time
+    shares = [stage.spread[1] / stage.sums.time for stage in (first, last)]
+    assert not math.isclose(*shares, rel_tol=1e-4)
+    assert math.isclose(step.high, step.time * (1 + shares[1]))
+    frame = pm.sweep(LLAMA, H100, batch=[1, 4], prompt=[8, 300], **how).to_frame(["low", "high"])
+    assert np.allclose(frame.iloc[-1], [step.low, step.high], rtol=1e-12)
+
+
 def test_an_estimate_with_bands_survives_json():
     step = pm.decode(LLAMA, H100, batch=8, context=2048, engine="vllm")
     again = pm.Estimate.model_validate_json(step.model_dump_json())

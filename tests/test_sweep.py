@@ -154,13 +154,15 @@ def test_divisions_that_differ_in_how_they_talk_have_different_names():
     assert list(table.parallelism) == ["tensor 4", "tensor 4, all reduce one-shot"]
 
 
-def test_what_fits_is_missing_where_a_capacity_is_not_known():
+def test_what_fits_is_missing_where_a_capacity_is_not_known(tmp_path):
     unknown = pm.GpuSpec(name="x", memory_bandwidth=1e12, peak_flops={"bf16": 1e14})
     table = pm.sweep(DENSE, [FAST, unknown], batch=1, context=8)
     assert list(table.fits) == [True, None]
     frame = table.to_frame()
     assert frame.fits.isna().tolist() == [False, True]
     assert frame.needed[0] == frame.needed[1]
+    table.to_parquet(tmp_path / "x.parquet")
+    assert pq.read_table(tmp_path / "x.parquet")["fits"].to_pylist() == [True, None]
 
 
 # -- combinations that cannot be -------------------------------------------------------------------
