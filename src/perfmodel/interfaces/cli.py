@@ -552,7 +552,7 @@ def sweep(
         return
     else:
         print_table(frame_table(table.to_frame(names)))
-    for one in (*wrong, *table.skipped):
+    for one in dict.fromkeys([*wrong, *map(str, table.skipped)]):
         print(f"left out: {one}")
 
 

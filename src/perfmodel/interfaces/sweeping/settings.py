@@ -54,6 +54,8 @@ class Skipped:
     """Name of the precision, as far as it was given."""
     parallelism: str
     """How devices share the work."""
+    engine: str
+    """Whose kernels and host were meant, or the efficiency."""
     reason: str
     """What stands against it, in words."""
 
@@ -123,7 +125,9 @@ class Asked:
     def skipped(self, at: Mapping[str, int], error: PerfModelError) -> Skipped:
         """The record of a combination that cannot be."""
         names = self.names(at)
-        told = {name: names[name] for name in ("model", "gpu", "precision", "parallelism")}
+        told = {
+            name: names[name] for name in ("model", "gpu", "precision", "parallelism", "engine")
+        }
         return Skipped(**told, reason=str(error))
 
     def _check(self) -> None:
