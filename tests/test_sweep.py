@@ -612,6 +612,15 @@ def test_json_has_the_rows_and_what_they_mean(capsys):
     assert math.isclose(second["low"], seen.low or 0, rel_tol=REL)
 
 
+def test_the_command_line_takes_an_efficiency(capsys):
+    arguments = ["--batch", "64", "--context", "4096", "--efficiency", "auto", "--json"]
+    (row,) = json.loads(out(capsys, *SWEEP, *arguments))["rows"]
+    model, gpu = pm.model("llama-3.1-8b"), pm.gpu("h100-sxm")
+    known = pm.decode(model, gpu, batch=64, context=4096, efficiency="auto")
+    assert math.isclose(row["time"], known.time, rel_tol=REL)
+    assert row["time"] > 1.01 * known.floor
+
+
 def test_the_command_line_writes_a_file(capsys, tmp_path):
     path = tmp_path / "x.parquet"
     arguments = ["--batch", "1:1000", "--context", "1:2000:100", "--tensor", "1,8"]
@@ -640,6 +649,7 @@ def test_the_command_line_says_what_it_left_out(capsys):
         ["--columns", "tiem"],
         ["--columns", "time,"],
         ["--engine", "auto,ideal"],
+        ["--engine", "vllm", "--efficiency", "auto"],
         ["--engine", "vlm"],
         ["--precision", "bf61"],
         ["--out", "missing/x.parquet"],

@@ -503,6 +503,7 @@ def sweep(
     engine: Annotated[
         str | None, typer.Option(help="One or more, as vllm,sglang; auto for any, ideal for none.")
     ] = None,
+    efficiency: Expected = None,
     skip: Annotated[
         bool, typer.Option("--skip", help="Leave out what cannot be, and say so at the end.")
     ] = False,
@@ -533,7 +534,7 @@ def sweep(
         **_lengths(context, prompt, shapes),
         precision=_one_or_all(_precisions(precision)),
         parallelism=_one_or_all(ways),
-        **_several_engines(engine),
+        **_several_engines(engine, efficiency),
         skip=skip,
     )
     names = None if columns is None else _parts("columns", columns)
@@ -590,15 +591,15 @@ def _divisions(
     return found, wrong
 
 
-def _several_engines(text: str | None) -> dict[str, Any]:
-    if text is None:
-        return {}
+def _several_engines(text: str | None, efficiency: str | None) -> dict[str, Any]:
+    if text is None or efficiency is not None:
+        return _expecting(text, efficiency)
     names = _parts("engine", text)
     if {"auto", "ideal"} <= set(names):
         raise InvalidValueError(f"--engine: expected auto or ideal, got both in {shown(text)}")
-    efficiency = "auto" if "auto" in names else "ideal"
     engines = [None if name in ("auto", "ideal") else name for name in names]
-    return {"engine": _one_or_all(engines), "efficiency": efficiency}
+    known = "auto" if "auto" in names else "ideal"
+    return {"engine": _one_or_all(engines), "efficiency": known}
 
 
 # -- the catalog ------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def _table(file: Path) -> pd.DataFrame:
     parquet = file.suffix.lower() in (".parquet", ".pq")
     try:
         if parquet:
-            from pyarrow import parquet as pq  # type: ignore[import-untyped]
+            from pyarrow import parquet as pq
 
             with pq.ParquetFile(file) as opened:
                 names = _columns(file, opened.schema_arrow.names)
