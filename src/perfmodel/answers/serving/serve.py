@@ -25,7 +25,7 @@ from perfmodel.answers.serving.scheduler import (
 )
 from perfmodel.answers.serving.steady import Loop, State, burst, closed, opened, state
 from perfmodel.answers.serving.workload import Workload
-from perfmodel.base._num import Num
+from perfmodel.base._num import Num, maximum, minimum
 from perfmodel.base.errors import InvalidValueError, NoCacheError, UnboundedError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import checked_kind
@@ -226,24 +226,15 @@ def _answer(one: Server, asked: Asked, room: int | None) -> dict[str, Any]:
     most = min(asked.most, MOST if room is None else max(1.0, room / asked.lanes))
     if work.rate is None:
         users = work.concurrency or 1.0
-        # Prompts that are read elsewhere take no room here.
-        apart = isinstance(asked.order, Disaggregated)
-        held = users if apart else min(users, most * asked.lanes)
-        found = _system(one, asked, min(most, held)).of_users(held, most)
-        waiting_ones = users - held
-        return found | {
-            "ttft": found["ttft"] + waiting_ones / found["requests_per_second"],
-            "waiting": found["waiting"] + waiting_ones,
-        }
+        return _plain(_system(one, asked, min(most, users)).of_users(users, most))
     system = _system(one, asked, most)
-    largest = system.of_users(MANY if system.pools else most * asked.lanes, most)
-    fastest = largest["requests_per_second"]
+    fastest = _number(system.fastest(most))
     if work.rate >= fastest:
         raise InvalidValueError(
             f"Workload.rate: expected less than {fastest:.4g} requests a second, the most that "
             f"{_words(one, asked)} can answer, got {work.rate:g}"
         )
-    return system.of_rate(work.rate, most if room is not None else None)
+    return _plain(system.of_rate(work.rate, most if room is not None else None))
 
 
 def _words(one: Server, asked: Asked) -> str:
@@ -281,11 +272,13 @@ class System(NamedTuple):
             lanes=asked.coupled,
         )
 
-    def of_users(self, users: float, most: float) -> dict[str, Any]:
+    def of_users(self, users: Num, most: Num) -> dict[str, Any]:
         """The closed loop of so many users; of a replica at most so many decode."""
-        # A router deals users evenly; where prompts have a pool of their own, requests.
         lanes = self.asked.lanes
-        each = 1 + (users - 1) / lanes if self.pools else max(users / lanes, 1.0)
+        # Prompts that are read elsewhere take no room here; of others, the rest wait outside.
+        held = users if self.pools else minimum(users, most * lanes)
+        # A router deals users evenly; where prompts have a pool of their own, requests.
+        each = 1 + (held - 1) / lanes if self.pools else maximum(held / lanes, 1.0)
         loop = self.loop(each, None)
 
         def aside(others: Num, found: State) -> Num:
@@ -294,20 +287,17 @@ class System(NamedTuple):
         others = closed(loop, self.costs, aside, most - 1)
         found = state(loop, self.costs, others)
         ttft = found.first + aside(others, found)
-        rate = users / (ttft + found.decoding)
-        answer = self._record(others, found, ttft, rate)
-        full = lanes * most / answer["decoding_time"]
-        if full < answer["requests_per_second"]:
-            # All places are taken: the rest of the users wait for one (Little's law).
-            late = users / full - answer["decoding_time"] - answer["ttft"]
-            answer |= {
-                "ttft": answer["ttft"] + late,
-                "requests_per_second": full,
-                "decoding": lanes * most,
-                "waiting": full * late,
-            }
-        del answer["decoding_time"]
-        return answer
+        # Where all places are taken, the rest wait for one (Little's law).
+        full = lanes * most / found.decoding
+        late = maximum(held / full - found.decoding - ttft, 0.0)
+        rate = held / (ttft + late + found.decoding)
+        answer = self._record(others, found, ttft + late + (users - held) / rate, rate)
+        return answer | {"waiting": rate * late + users - held}
+
+    def fastest(self, most: Num) -> Num:
+        """Requests a second that so many users of each replica have answered, and no more."""
+        many = MANY if self.pools else most * self.asked.lanes
+        return self.of_users(many, most)["requests_per_second"]
 
     def of_rate(self, rate: float, room: float | None) -> dict[str, Any]:
         """The open loop of so many requests a second."""
@@ -322,9 +312,7 @@ class System(NamedTuple):
             # Whoever finds no room waits for one of so many places.
             stay = ttft + found.decoding
             queue = waiting(stay, 2.0, rate / lanes * stay / room, room)
-        answer = self._record(others, found, ttft + queue, rate)
-        del answer["decoding_time"]
-        return answer
+        return self._record(others, found, ttft + queue, rate)
 
     def _aside(self, found: State, rate: Num) -> Num:
         """What passes before a first token aside from steps: another pool, the server's delays."""
@@ -342,29 +330,33 @@ class System(NamedTuple):
 
     def _record(self, others: Num, found: State, ttft: Num, rate: Num) -> dict[str, Any]:
         asked, pools = self.asked, self.pools
-        decoding, together = _plain(found.decoding), 1 + _plain(others)
         fields: dict[str, Any] = {
-            "ttft": _plain(ttft),
-            "tpot": decoding / asked.workload.decode_tokens,
-            "requests_per_second": _plain(rate),
-            "decoding": _plain(rate) * decoding,
-            "decoding_time": decoding,
-            "together": together,
+            "ttft": ttft,
+            "tpot": found.decoding / asked.workload.decode_tokens,
+            "requests_per_second": rate,
+            "decoding": rate * found.decoding,
+            "together": 1 + others,
             "waiting": 0.0,
-            "plain": _plain(found.plain),
-            "iteration": _plain(found.iteration),
-            "load": _plain(found.load),
+            "plain": found.plain,
+            "iteration": found.iteration,
+            "load": found.load,
         }
         if pools is not None:
-            busy = fields["requests_per_second"] * pools.prefill / pools.replicas
             fields |= {
-                "load": busy,
+                "load": rate * pools.prefill / pools.replicas,
                 "transfer": pools.transfer,
-                "pools": (pools.prefill, decoding / together),
+                "pools": (pools.prefill, found.decoding / (1 + others)),
             }
         return fields
 
 
-def _plain(number: Num) -> float:
-    """The one element of an answer for one candidate."""
+def _plain(answer: dict[str, Any]) -> dict[str, Any]:
+    """The one element of each number of an answer for one candidate."""
+    return {
+        name: tuple(map(_number, item)) if isinstance(item, tuple) else _number(item)
+        for name, item in answer.items()
+    }
+
+
+def _number(number: Num) -> float:
     return float(number[0]) if hasattr(number, "__len__") else float(number)
