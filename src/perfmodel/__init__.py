@@ -69,6 +69,9 @@ if TYPE_CHECKING:
         min_capacity,
         min_devices,
     )
+    from perfmodel.answers.planning.demand import Demand, Slo
+    from perfmodel.answers.planning.plan import largest_load, plan
+    from perfmodel.answers.planning.record import Plan, Plans
     from perfmodel.answers.ridges import (
         critical_context,
         gemm_ridge_batch,
@@ -98,6 +101,7 @@ __all__ = [
     "Collective",
     "CollectiveEfficiency",
     "Comparison",
+    "Demand",
     "DeviceMemory",
     "Disaggregated",
     "Efficiency",
@@ -126,6 +130,8 @@ __all__ = [
     "Origin",
     "Parallelism",
     "PeakFlops",
+    "Plan",
+    "Plans",
     "Precision",
     "PrefillForm",
     "Price",
@@ -133,6 +139,7 @@ __all__ = [
     "Scheduler",
     "ServerForm",
     "Serving",
+    "Slo",
     "Source",
     "Speculation",
     "Step",
@@ -156,6 +163,7 @@ __all__ = [
     "kv_growth",
     "kv_layout",
     "kv_pool",
+    "largest_load",
     "layers",
     "max_batch",
     "max_context",
@@ -165,6 +173,7 @@ __all__ = [
     "min_devices",
     "model",
     "models",
+    "plan",
     "prefill",
     "prices",
     "read_efficiency",
@@ -195,6 +204,9 @@ _LAZY = {
     "perfmodel.answers.holding.policies": "MemoryPolicy",
     "perfmodel.answers.holding.pool": "KvPool kv_pool",
     "perfmodel.answers.memory": "max_batch max_context max_tokens memory min_capacity min_devices",
+    "perfmodel.answers.planning.demand": "Demand Slo",
+    "perfmodel.answers.planning.plan": "largest_load plan",
+    "perfmodel.answers.planning.record": "Plan Plans",
     "perfmodel.answers.ridges": (
         "critical_context gemm_ridge_batch ridge_batch ridge_intensity roof step_ridge_batch"
     ),

@@ -127,6 +127,11 @@ class Estimate(Spec):
         """One device of each stage."""
         return devices_of(self)
 
+    @property
+    def each_device(self) -> tuple[Device, ...]:
+        """What a device of each stage does; equal stages are one."""
+        return self._devices
+
     @cached_property
     def _device(self) -> Device:
         """The device that takes longest."""

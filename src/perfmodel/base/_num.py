@@ -112,6 +112,11 @@ def where(condition: Num, yes: Num, no: Num) -> Num:
     return np.where(condition, yes, no)
 
 
+def axes_of(*numbers: Num) -> int:
+    """The most axes that one of several numbers has; a plain one has none."""
+    return max(getattr(x, "ndim", 0) for x in numbers)
+
+
 def as_array(values: Any) -> Any:
     """Numbers as a float64 array: products of integers must not wrap around at 2**63."""
     import numpy as np

@@ -13,10 +13,11 @@ from perfmodel.answers.estimate import Estimate, Phase
 from perfmodel.answers.serving.scheduler import Scheduler, Speculation
 from perfmodel.answers.serving.workload import Workload
 from perfmodel.answers.steps import estimate_unchecked
-from perfmodel.base._num import Num, ceil_div, maximum, minimum
+from perfmodel.base._num import Num, axes_of, ceil_div, maximum, minimum, where
 from perfmodel.base.precision import Precision
 from perfmodel.machine.efficiency import Efficiency
 from perfmodel.machine.hardware import Cluster, GpuSpec
+from perfmodel.machine.stack import Stack
 from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group
@@ -29,7 +30,8 @@ class Server(NamedTuple):
     """One replica: what runs where."""
 
     model: ModelShape
-    gpu: GpuSpec
+    gpu: GpuSpec | Stack
+    """The chip; or many of them, for which tables then have a row each."""
     precision: Precision
     efficiency: Efficiency
     parallelism: Parallelism
@@ -47,6 +49,10 @@ class Server(NamedTuple):
             return self
         return self._replace(efficiency=self.efficiency.model_copy(update={"graphs": False}))
 
+    def chip(self, axes: int = 0) -> GpuSpec:
+        """The chip; of many, one whose figures vary along an axis before so many others."""
+        return self.gpu.across(axes) if isinstance(self.gpu, Stack) else self.gpu
+
     def estimate(self, phase: Phase, count: Num, new: Num, past: Num, logits: Num) -> Estimate:
         """A step of equal sequences in each lane; all numbers may be arrays."""
         group = Group.trusted(
@@ -55,7 +61,7 @@ class Server(NamedTuple):
         return estimate_unchecked(
             phase,
             self.model,
-            self.gpu,
+            self.chip(axes_of(count, new, past)),
             (group,),
             precision=self.precision,
             efficiency=self.efficiency,
@@ -92,24 +98,34 @@ class Costs(NamedTuple):
 
     def at(self, number: Num) -> Costs:
         """The costs at so many sequences, straight between knots; at most at the last."""
+        number = minimum(number, self.knots[-1])
+        left, part = self._place(number)
+        return Costs(number, *(_between(table, left, part) for table in self[1:]))
+
+    def step_at(self, number: Num) -> Num:
+        """A step without prompts, of so many sequences [s]."""
+        left, part = self._place(minimum(number, self.knots[-1]))
+        return _between(self.step, left, part)
+
+    def _place(self, number: Num) -> tuple[Any, Any]:
+        """The knots left of so many sequences, and how far they are on the way to the next."""
         import numpy as np
 
         knots = self.knots
-        number = minimum(number, knots[-1])
         left = np.clip(np.searchsorted(knots, number, side="right") - 1, 0, len(knots) - 2)
-        part = (number - knots[left]) / (knots[left + 1] - knots[left])
-        return Costs(number, *(_between(table, left, part) for table in self[1:]))
+        return left, (number - knots[left]) / (knots[left + 1] - knots[left])
 
 
 def _between(table: Any, left: Any, part: Any) -> Any:
+    """A table read off between two knots; of many servers, each in its own row."""
     import numpy as np
 
-    if table.ndim == 1:
-        return table[left] + part * (table[left + 1] - table[left])
-    at = np.reshape(left, (*table.shape[:-1], -1))
-    low = np.take_along_axis(table, at, axis=-1)
-    high = np.take_along_axis(table, at + 1, axis=-1)
-    return np.reshape(low, np.shape(left)) * (1 - part) + part * np.reshape(high, np.shape(left))
+    if table.ndim > 1:
+        rows, columns = table.shape
+        left = left + (columns * np.arange(rows)).reshape(-1, *[1] * (left.ndim - 1))
+        table = table.reshape(-1)
+    low = table.take(left)
+    return low + part * (table.take(left + 1) - low)
 
 
 def knots_up_to(most: float) -> Any:
@@ -135,8 +151,8 @@ def costs_of(
 
     width = 1 if speculation is None else speculation.tokens + 1
     alone, beside = _decode(server, workload, knots[1:], width)
-    step = np.concatenate([[0.0], alone + _drafts(server, workload, speculation, knots[1:])])
-    beside = np.concatenate([[0.0], beside])
+    step = _from_none(alone + _drafts(server, workload, speculation, knots[1:]))
+    beside = _from_none(beside)
     decoding = knots if scheduler.kind == "chunked" else 0 * knots
     room = maximum(scheduler.budget - width * decoding, 1.0)[:, None]
     new, shares = workload.prompts
@@ -145,20 +161,20 @@ def costs_of(
     sizes = np.concatenate([new / chunks, _together(shares @ new, room)], axis=1)
     longer = _beside(server, decoding[:, None], sizes, width, "decode")
     if scheduler.kind == "chunked":
-        longer = maximum(longer - beside[:, None], 0.0)
+        longer = maximum(longer - beside[..., None], 0.0)
     kinds = len(new)
     # Of a prompt in stages, time passes till the last has seen it; they are busy for less.
-    passing = longer[:, :kinds]
+    passing = longer[..., :kinds]
     if server.parallelism.pipeline > 1:
         once = _beside(server, decoding[:, None], sizes[:, :kinds], width, "prefill")
-        passing = once - (beside[:, None] if scheduler.kind == "chunked" else 0)
-    one = (chunks * (longer[:, :kinds] + attention)) @ shares
+        passing = once - (beside[..., None] if scheduler.kind == "chunked" else 0)
+    one = (chunks * (longer[..., :kinds] + attention)) @ shares
     read = (chunks * (passing + attention)) @ shares
     if scheduler.kind == "chunked":
         read = read + step * (chunks @ shares)
-    first = longer[:, :kinds] @ shares
+    first = longer[..., :kinds] @ shares
     more = [
-        n * one + _growth(longer[:, kinds + i], first, sizes[:, kinds + i], shares @ new, n)
+        n * one + _growth(longer[..., kinds + i], first, sizes[:, kinds + i], shares @ new, n)
         for i, n in enumerate(_TOGETHER)
     ]
     return Costs(
@@ -178,11 +194,9 @@ def decode_costs(
     server: Server, workload: Workload, speculation: Speculation | None, knots: Any
 ) -> Costs:
     """The tables of a server that reads no prompts."""
-    import numpy as np
-
     width = 1 if speculation is None else speculation.tokens + 1
     time, _ = _decode(server, workload, knots[1:], width)
-    step = np.concatenate([[0.0], time + _drafts(server, workload, speculation, knots[1:])])
+    step = _from_none(time + _drafts(server, workload, speculation, knots[1:]))
     none = 0.0 * knots
     return Costs(knots, step, none, none, none, none, none, none, none)
 
@@ -194,7 +208,14 @@ def _decode(server: Server, workload: Workload, batch: Any, width: int) -> tuple
     found = server.estimate("decode", batch[:, None], width, past, width)
     share = _attention_share(found)
     time = found.time + 0.0 * batch[:, None]
-    return time.mean(axis=1), (time * (1 - share)).mean(axis=1)
+    return time.mean(axis=-1), (time * (1 - share)).mean(axis=-1)
+
+
+def _from_none(table: Any) -> Any:
+    """A table that begins with no sequences at all, which take no time."""
+    import numpy as np
+
+    return np.concatenate([0.0 * table[..., :1], table], axis=-1)
 
 
 def _drafts(server: Server, workload: Workload, speculation: Speculation | None, batch: Any) -> Any:
@@ -254,6 +275,12 @@ def _beside(server: Server, decoding: Any, size: Any, width: int, phase: Phase) 
 
 
 def _attention_share(found: Estimate) -> Any:
-    """Share of a step's time that its attention takes."""
-    attention = sum([row.time for row in found.rows() if row.operation.kind == "attention"])
-    return attention / found.sums.time
+    """Share of a step's time that its attention takes, on the device that takes longest."""
+    longest: Any = 0.0
+    attention: Any = 0.0
+    for device in found.each_device:
+        time = device.sums.time
+        own = sum([row.time for row in device.rows if row.operation.kind == "attention"])
+        attention = where(time > longest, own, attention)
+        longest = maximum(time, longest)
+    return attention / longest

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from perfmodel.answers.memory import memory
+from perfmodel.answers.holding.policies import resolve_policy
+from perfmodel.answers.holding.stages import stages_of
 from perfmodel.answers.serving.costs import Server
 from perfmodel.answers.serving.scheduler import Disaggregated
 from perfmodel.answers.serving.workload import Workload
 from perfmodel.base._num import Num, minimum
 from perfmodel.base.errors import InvalidValueError
+from perfmodel.work.step import Group
 
 _FULL = 1 - 1e-6
 
@@ -44,13 +46,13 @@ def waiting(service: Num, square: Num, load: Num, servers: Num) -> Num:
 class Pools(NamedTuple):
     """What two pools cost a request."""
 
-    prefill: float
+    prefill: Num
     """Mean time of reading a prompt [s]."""
-    square: float
+    square: Num
     """Mean of its square over the square of its mean [1]."""
-    transfer: float
+    transfer: Num
     """Time in which keys and values of a prompt move [s]."""
-    replicas: int
+    replicas: Num
     """Replicas that read prompts [1]."""
 
     def first(self, rate: Num) -> Num:
@@ -71,39 +73,42 @@ def pools_of(server: Server, workload: Workload, apart: Disaggregated) -> Pools:
     reading = server._replace(parallelism=apart.prefill_parallelism or server.parallelism)
     new, shares = workload.prompts
     time = reading.estimate("prefill", 1.0, new, workload.prefix, 1.0).time + 0 * new
-    mean = float(time @ shares)
+    mean = time @ shares
     return Pools(
         prefill=mean,
-        square=float(time**2 @ shares) / mean**2,
+        square=(time**2 @ shares) / mean**2,
         transfer=_transfer(server, workload, apart),
         replicas=apart.prefill,
     )
 
 
-def _transfer(server: Server, workload: Workload, apart: Disaggregated) -> float:
+def _transfer(server: Server, workload: Workload, apart: Disaggregated) -> Num:
     """Each device sends its part of a prompt's keys and values, all of them at once."""
     if not server.model.has_cache:
         return 0.0
     bandwidth, latency = _way(server, apart)
-    held = memory(
+    past = max(1, round(workload.prompt.mean)) - 1
+    one = Group.trusted(count=1, new=1, past=past, logits=1, shared_past=0)
+    stages = stages_of(
         server.model,
-        server.gpu,
-        batch=1,
-        context=max(1, round(workload.prompt.mean)),
         precision=server.precision,
+        policy=resolve_policy("logical"),
         parallelism=server.parallelism,
+        draft=None,
+        mtp=False,
     )
-    return latency + (held.kv + held.state) / bandwidth
+    return latency + max(stage.kv(one) + stage.state_bytes for stage in stages) / bandwidth
 
 
-def _way(server: Server, apart: Disaggregated) -> tuple[float, float]:
+def _way(server: Server, apart: Disaggregated) -> tuple[Num, Num]:
     if apart.transfer is not None:
         return apart.transfer, 0.0
     network = None if server.cluster is None else server.cluster.link
-    link = network or server.gpu.link
+    chip = server.chip()
+    link = network or chip.link
     if link is None:
         raise InvalidValueError(
-            f"Disaggregated.transfer: required, for {server.gpu.name} has no link in the catalog, "
+            f"Disaggregated.transfer: required, for {chip.name} has no link in the catalog, "
             "but missing"
         )
     return link.bandwidth, link.latency

@@ -37,6 +37,7 @@ from perfmodel.work.parallel import SINGLE, Parallelism
 from perfmodel.work.shape import ModelShape
 
 MOST: Final = 2.0**16  # sequences of a replica where nothing else limits them
+_SETTLE: Final = 4  # rounds
 MANY: Final = 2.0**20  # users who keep all pools busy
 
 
@@ -203,11 +204,11 @@ def _room(one: Server, asked: Asked, policy: PolicyLike) -> int | None:
     limits = [] if order.sequences is None else [order.sequences * asked.lanes]
     context = work.reserved_context if order.reserves else work.mean_context
     speculation = asked.speculation
-    if one.gpu.capacity is not None and one.model.has_cache:
+    if one.chip().capacity is not None and one.model.has_cache:
         try:
             held = max_batch(
                 one.model,
-                one.gpu,
+                one.chip(),
                 context=max(1, round(context)),
                 precision=one.precision,
                 policy=policy,
@@ -239,7 +240,7 @@ def _answer(one: Server, asked: Asked, room: int | None) -> dict[str, Any]:
 
 def _words(one: Server, asked: Asked) -> str:
     many = asked.replica.devices * asked.lanes // asked.coupled
-    return f"{one.gpu.name}" if many == 1 else f"{many} x {one.gpu.name}"
+    return f"{one.chip().name}" if many == 1 else f"{many} x {one.chip().name}"
 
 
 def _system(one: Server, asked: Asked, most: float) -> System:
@@ -293,6 +294,21 @@ class System(NamedTuple):
         rate = held / (ttft + late + found.decoding)
         answer = self._record(others, found, ttft + late + (users - held) / rate, rate)
         return answer | {"waiting": rate * late + users - held}
+
+    def users_at(self, others: Num) -> tuple[Num, Num, Num]:
+        """Users with whom so many others decode beside a request; its TTFT and TPOT.
+
+        The loop the other way round. Its users stand on both sides, for the number that decode
+        scatters among them, but weakly: a few rounds settle it.
+        """
+        lanes, each = self.asked.lanes, 1 + others
+        for _ in range(_SETTLE):
+            loop = self.loop(each, None)
+            found = state(loop, self.costs, others)
+            aside = self._aside(found, lanes * others / found.decoding) + self._burst(loop, others)
+            each = 1 + others * (1 + (found.away + aside / found.iteration) / loop.steps)
+        users = 1 + (each - 1) * lanes if self.pools else each * lanes
+        return users, found.first + aside, found.decoding / loop.tokens
 
     def fastest(self, most: Num) -> Num:
         """Requests a second that so many users of each replica have answered, and no more."""

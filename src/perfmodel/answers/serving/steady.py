@@ -102,7 +102,7 @@ def mean_step(costs: Costs, others: Num, users: Num | None) -> Num:
     off = (variance + skew**2 / 4) ** 0.5
     low, high = (others + skew / 2 + sign * off for sign in (-1, 1))
     weight = (high - others) / maximum(high - low, _LEAST)
-    at_low, at_high = (costs.at(1 + maximum(x, 0.0)).step for x in (low, high))
+    at_low, at_high = (costs.step_at(1 + maximum(x, 0.0)) for x in (low, high))
     return weight * at_low + (1 - weight) * at_high
 
 

@@ -1,0 +1,1 @@
+"""From requests and targets to chips: how many, divided how, at what cost."""
