@@ -33,6 +33,7 @@ from perfmodel.sources.efficiency import EfficiencyLike, resolve_efficiency, res
 from perfmodel.work.parallel import Parallelism
 from perfmodel.work.shape import ModelShape
 
+Kinds: TypeAlias = tuple[bool, ...]  # without pools of their own for prompts, with them, or both
 Pooling: TypeAlias = Literal["together", "apart", "both"]
 _SHARES: Final = 15  # ways to divide many replicas between two pools that are tried
 
@@ -132,15 +133,7 @@ def plan(
     limit = MAX_COUNT if max_devices is None else checked_count("max_devices", max_devices)
     reach = MOST if demand.is_open else min(demand.load, MOST)
     search = _search(demand, named, parallelisms, pools, limit, reach)
-
-    def rows(every: Sequence[Candidate], *, apart: bool) -> list[Plan]:
-        writing, reading, found = Many(demand, every, apart=apart).sized(demand.load)
-        return [
-            _planned(demand, one, _Size(int(n), int(m) * apart, demand.load), found.of(i), limit)
-            for i, (one, n, m) in enumerate(zip(every, writing[:, 0], reading[:, 0], strict=True))
-        ]
-
-    return ranked(_all(search, offers(gpus, prices), _kinds(pools), rows), "hour")
+    return ranked(sized(search, offers(gpus, prices), _kinds(pools), limit), "hour", limit)
 
 
 def largest_load(
@@ -230,11 +223,30 @@ def largest_load(
     )
     there = checked_count("devices", devices)
     search = _search(demand, named, parallelisms, pools, there, MOST)
+    return ranked(bearing(search, offers(gpus, prices), _kinds(pools), there), "token", there)
+
+
+def sized(search: Search, offered: list[Offer], kinds: Kinds, limit: int) -> list[Plan]:
+    """The fewest replicas of each candidate that keep all limits, or the limit that it breaks."""
+    demand = search.demand
 
     def rows(every: Sequence[Candidate], *, apart: bool) -> list[Plan]:
-        return _bearing(demand, every, there, apart=apart)
+        writing, reading, found = Many(demand, every, apart=apart).sized(demand.load)
+        return [
+            _planned(demand, one, _Size(int(n), int(m) * apart, demand.load), found.of(i), limit)
+            for i, (one, n, m) in enumerate(zip(every, writing[:, 0], reading[:, 0], strict=True))
+        ]
 
-    return ranked(_all(search, offers(gpus, prices), _kinds(pools), rows), "token")
+    return _all(search, offered, kinds, rows)
+
+
+def bearing(search: Search, offered: list[Offer], kinds: Kinds, devices: int) -> list[Plan]:
+    """Each candidate under the largest load that so many devices bear."""
+
+    def rows(every: Sequence[Candidate], *, apart: bool) -> list[Plan]:
+        return _bearing(search.demand, every, devices, apart=apart)
+
+    return _all(search, offered, kinds, rows)
 
 
 class _Rows(Protocol):
@@ -243,7 +255,7 @@ class _Rows(Protocol):
     def __call__(self, every: Sequence[Candidate], *, apart: bool) -> list[Plan]: ...
 
 
-def _all(search: Search, offered: list[Offer], kinds: tuple[bool, ...], rows: _Rows) -> list[Plan]:
+def _all(search: Search, offered: list[Offer], kinds: Kinds, rows: _Rows) -> list[Plan]:
     """Every candidate as a plan: those ruled out as they are, the others solved together."""
     found = candidates(search, offered)
     done = [
@@ -464,7 +476,7 @@ def _ways(given: Any) -> tuple[Parallelism, ...] | None:
     return tuple(every)
 
 
-def _kinds(pools: str) -> tuple[bool, ...]:
+def _kinds(pools: str) -> Kinds:
     found = {"together": (False,), "apart": (True,), "both": (False, True)}
     if not isinstance(pools, str) or pools not in found:
         raise InvalidValueError(f"pools: expected one of {', '.join(found)}, got {pools!r:.60}")

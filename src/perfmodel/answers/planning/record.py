@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from perfmodel.answers.planning.candidates import PlanLimit
@@ -241,6 +240,24 @@ class Plan(Spec):
             policy=demand.policy,
         )
 
+    def elasticities(self) -> dict[str, float]:
+        """What more of each figure of the chip would buy: larger loads within the same targets.
+
+        Returns
+        -------
+        dict of str to float
+            Of ``"bandwidth"``, ``"compute"``, ``"link"`` and ``"memory"``: by how many per cent the
+            largest load grows with each per cent more, over the next ten [1].
+
+        Raises
+        ------
+        InvalidValueError
+            If the plan breaks a limit.
+        """
+        from perfmodel.answers.planning.whatif import elasticities
+
+        return elasticities(self)
+
     def explain(self) -> str:
         """The plan in a paragraph: what is bought, what it does, what limits it, what it costs.
 
@@ -299,6 +316,7 @@ class Plans(Spec):
     first."""
     by: Literal["hour", "token"]
     """What is cheapest: an hour, for a load that is given; a token, where the load is sought."""
+    devices: Count = quantity("N_d", "1", "Devices in all, at most")
 
     def __repr__(self) -> str:
         kept = sum(plan.feasible for plan in self.rows)
@@ -342,6 +360,51 @@ class Plans(Spec):
                 kept.append((plan, marks))
         return tuple(plan for plan, _ in kept)
 
+    def winning_price(self, gpu: str | GpuSpec) -> float | None:
+        """At which price a chip would be as cheap as the best of the others.
+
+        Parameters
+        ----------
+        gpu : str or GpuSpec
+            One of the chips of the plans, or its key or name.
+
+        Returns
+        -------
+        float or None
+            An hour of one device; None where the chip will not do, or no other has a price [USD].
+
+        Raises
+        ------
+        UnknownKeyError
+            If it is none of the chips.
+        """
+        from perfmodel.answers.planning.whatif import winning_price
+
+        return winning_price(self, gpu)
+
+    def winning_bandwidth(self, gpu: str | GpuSpec) -> float | None:
+        """With which memory bandwidth a chip would be as cheap as the best of the others.
+
+        Parameters
+        ----------
+        gpu : str or GpuSpec
+            One of the chips of the plans, or its key or name.
+
+        Returns
+        -------
+        float or None
+            Bandwidth, to a thousandth; None where not even 64 times its own is enough, or it or
+            the others have no price [B/s].
+
+        Raises
+        ------
+        UnknownKeyError
+            If it is none of the chips.
+        """
+        from perfmodel.answers.planning.whatif import winning_bandwidth
+
+        return winning_bandwidth(self, gpu)
+
     def to_frame(self) -> pd.DataFrame:
         """The plans as a table.
 
@@ -380,7 +443,7 @@ def measure(plan: Plan, by: str) -> float:
     return (spent or 0.0) / max(plan.output_tokens_per_second, 1e-30)
 
 
-def ranked(plans: list[Plan], by: Literal["hour", "token"]) -> Plans:
+def ranked(plans: list[Plan], by: Literal["hour", "token"], devices: int) -> Plans:
     """The plans, best first; of those that break a limit, the closest first."""
 
     def key(plan: Plan) -> tuple[Any, ...]:
@@ -389,9 +452,4 @@ def ranked(plans: list[Plan], by: Literal["hour", "token"]) -> Plans:
         cost = measure(plan, by)
         return (plan.price is None, cost, plan.tpot, plan.ttft, plan.devices)
 
-    return Plans.trusted(rows=tuple(sorted(plans, key=key)), by=by)
-
-
-def each(plans: Plans, gpu: GpuSpec) -> Iterator[Plan]:
-    """The plans of one chip."""
-    return (plan for plan in plans.rows if plan.gpu == gpu)
+    return Plans.trusted(rows=tuple(sorted(plans, key=key)), by=by, devices=devices)
