@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from perfmodel.answers.estimate import Estimate
+from perfmodel.answers.planning.record import Plan
 from perfmodel.answers.serving.record import Serving
 from perfmodel.roofline import memory_time
 
@@ -205,6 +206,43 @@ def serving_table(found: Sequence[Serving]) -> Table:
     for one in found:
         cells = (_text(getattr(one, name), form, by) for name, form, by in _SERVED.values())
         table.add_row(*cells, one.bound)
+    return table
+
+
+_PLANNED: dict[str, tuple[str, str, float]] = {
+    "devices": ("devices", "{:,}", 1),
+    "first token ms": ("ttft", "{:,.0f}", 1e3),
+    "a token ms": ("tpot", "{:,.1f}", 1e3),
+    "users": ("users", "{:,.0f}", 1),
+    "requests/s": ("requests_per_second", "{:,.3g}", 1),
+    "tokens/s": ("output_tokens_per_second", "{:,.0f}", 1),
+    "a device": ("output_tokens_per_second_per_device", "{:,.0f}", 1),
+    "USD/h": ("cost_per_hour", "{:,.2f}", 1),
+    "USD/M in": ("cost_per_million_input", "{:,.3f}", 1),
+    "USD/M out": ("cost_per_million_output", "{:,.3f}", 1),
+    "kW at most": ("power", "{:,.2f}", 1e-3),
+    "left %": ("headroom", "{:.0f}", 100),
+}
+
+
+def plans_table(plans: Sequence[Plan]) -> Table:
+    """Plans as a table, a line each; what will not do, with its reason instead of numbers."""
+    demand = plans[0].demand
+    table = plain_table(f"{str(demand)[1:-1]}; means, and prices as quoted, the lowest")
+    table.add_column("chip")
+    for heading in _PLANNED:
+        table.add_column(heading, justify="right")
+    for heading in ("divided", "precision", "limit", ""):
+        table.add_column(heading)
+    for one in plans:
+        cells = (
+            _text(getattr(one, name) if one.feasible else None, form, by)
+            for name, form, by in _PLANNED.values()
+        )
+        name = one.gpu.key or one.gpu.name
+        table.add_row(
+            name, *cells, one.division, one.precision.name, one.binding or "-", one.reason
+        )
     return table
 
 

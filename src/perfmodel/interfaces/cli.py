@@ -19,6 +19,9 @@ from perfmodel.answers.calibrate import calibrate as calibrate_to
 from perfmodel.answers.compare import compare as compare_steps
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.memory import max_batch
+from perfmodel.answers.planning.demand import Slo
+from perfmodel.answers.planning.plan import largest_load
+from perfmodel.answers.planning.plan import plan as plan_chips
 from perfmodel.answers.ridges import ridge_intensity
 from perfmodel.answers.serving.serve import serve as serve_requests
 from perfmodel.answers.serving.workload import Workload
@@ -41,6 +44,7 @@ from perfmodel.interfaces._tables import (
     frame_rows,
     frame_table,
     plain_table,
+    plans_table,
     print_csv,
     print_json,
     print_table,
@@ -52,6 +56,7 @@ from perfmodel.machine.hardware import GpuSpec
 from perfmodel.sources import catalog
 from perfmodel.sources.efficiency_file import read_efficiency
 from perfmodel.sources.huggingface import read_hf
+from perfmodel.sources.prices import prices
 from perfmodel.work.parallel import Parallelism
 from perfmodel.work.shape import ModelShape
 
@@ -445,10 +450,12 @@ def _workloads(
     prefix: str,
     concurrency: str | None,
     rate: str | None,
+    *,
+    users: str = "concurrency",
 ) -> list[Workload]:
-    """One workload for each number of users or rate that was asked for."""
+    """One workload for each number of users or rate that was asked for; an option's name."""
     if concurrency is not None and rate is not None:
-        raise InvalidValueError("--concurrency, --rate: expected one of them, got both")
+        raise InvalidValueError(f"--{users}, --rate: expected one of them, got both")
     name, text = ("rate", rate) if concurrency is None else ("concurrency", concurrency)
     many = [None] if text is None else [_number(name, part) for part in _parts(name, text)]
     cached = _whole("prefix", prefix)
@@ -459,7 +466,7 @@ def _workloads(
     if prompt is None or output is None:
         raise InvalidValueError("--prompt, --output: expected both, or --trace, got less")
     if text is None:
-        raise InvalidValueError("--concurrency: expected it, --rate or --trace, got none")
+        raise InvalidValueError(f"--{users}: expected it, --rate or --trace, got none")
     lengths = {"prompt": _whole("prompt", prompt), "output": _whole("output", output)}
     return [Workload(**lengths, prefix=cached, **{name: one}) for one in many]
 
@@ -600,6 +607,110 @@ def _several_engines(text: str | None, efficiency: str | None) -> dict[str, Any]
     engines = [None if name in ("auto", "ideal") else name for name in names]
     known = "auto" if "auto" in names else "ideal"
     return {"engine": _one_or_all(engines), "efficiency": known}
+
+
+# -- plan -------------------------------------------------------------------------------------
+
+
+@app.command()
+def plan(
+    model: Model,
+    users: Annotated[str | None, typer.Option(help="Users at once.", metavar="N")] = None,
+    rate: Annotated[
+        str | None, typer.Option(help="Or requests a second; or neither with --devices.")
+    ] = None,
+    prompt: Annotated[
+        str | None, typer.Option(help="Tokens of a prompt.", metavar="TOKENS")
+    ] = None,
+    output: Annotated[
+        str | None, typer.Option(help="Tokens of an output.", metavar="TOKENS")
+    ] = None,
+    trace: Annotated[
+        str | None,
+        typer.Option(help="Instead of both: a CSV or Parquet file of requests.", metavar="FILE"),
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(help="Tokens of each prompt that are cached.", metavar="TOKENS")
+    ] = "0",
+    ttft: Annotated[
+        str | None, typer.Option(help="First token within so many seconds.", metavar="S")
+    ] = None,
+    tpot: Annotated[
+        str | None, typer.Option(help="Seconds a token after that, at most.", metavar="S")
+    ] = None,
+    end_to_end: Annotated[
+        str | None, typer.Option(help="Seconds of a request, at most.", metavar="S")
+    ] = None,
+    gpu: Annotated[
+        list[str] | None,
+        typer.Option(help="A key or a TOML file, once for each chip. Default: the whole catalog."),
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option(help="Instead of a load: the largest that so many bear.")
+    ] = None,
+    max_devices: Annotated[str | None, typer.Option(help="Devices in all, at most.")] = None,
+    price: Annotated[
+        list[str] | None,
+        typer.Option(help="USD an hour of a device, once for each chip.", metavar="GPU=USD"),
+    ] = None,
+    precision: Precisions = None,
+    pools: Annotated[
+        str, typer.Option(help="Prompts beside tokens, or in a pool: together, apart or both.")
+    ] = "both",
+    engine: Engine = None,
+    efficiency: Expected = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Every candidate, not only the best of each chip.")
+    ] = False,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="The best in a paragraph, and why others will not do.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+) -> None:
+    """Plan what to buy for a load and its targets, or what load so many devices bear."""
+    if as_json and explain:
+        raise InvalidValueError("--json, --explain: expected one of them, got both")
+    if devices is not None:
+        if max_devices is not None:
+            raise InvalidValueError("--devices, --max-devices: expected one of them, got both")
+        users = "1" if users is None and rate is None and trace is None else users
+    (work,) = _workloads(prompt, output, trace, prefix, users, rate, users="users")
+    targets = {"ttft": ttft, "tpot": tpot, "end_to_end": end_to_end}
+    options: dict[str, Any] = {
+        "slo": Slo(**{n: _number(n, text) for n, text in targets.items() if text is not None}),
+        "gpus": None if not gpu else [_gpu(name) for name in gpu],
+        "precisions": _precisions(precision),
+        "prices": _prices(price, gpu),
+        "pools": pools,
+    } | _expecting(engine, efficiency)
+    if devices is not None:
+        found = largest_load(_model(model), work, devices=_whole("devices", devices), **options)
+    else:
+        limit = None if max_devices is None else _whole("max-devices", max_devices)
+        found = plan_chips(_model(model), work, max_devices=limit, **options)
+    rows = found.rows if every else found.by_chip
+    if as_json:
+        print_json({"rows": [one.row() for one in rows]})
+    elif explain:
+        print(found.explain())
+    else:
+        print_table(plans_table(rows))
+
+
+def _prices(given: list[str] | None, gpus: list[str] | None) -> dict[str, Any] | None:
+    """Prices as ``h100-sxm=2.5``, over the shipped ones."""
+    if not given:
+        return None
+    found: dict[str, Any] = dict(prices())
+    for text in given:
+        name, _, per_hour = text.rpartition("=")
+        if not name:
+            raise InvalidValueError(
+                f"--price: expected a chip and USD an hour, as h100-sxm=2.5, got {shown(text)}"
+            )
+        key = _gpu(name).name if name in (gpus or ()) and name not in catalog.gpus() else name
+        found[key] = _number("price", per_hour)
+    return found
 
 
 # -- the catalog ------------------------------------------------------------------------------

@@ -74,18 +74,19 @@ class Plan(Spec):
     @property
     def purchase(self) -> str:
         """What is bought, in words."""
-        apart = self.prefill_replicas
-        pools = f"{apart} + " if apart else ""
         many = f"{self.devices} x " if self.devices > 1 else ""
-        kind = "prefill + decode replicas" if apart else "replicas"
-        how = (
-            f", {pools}{self.replicas} {kind} of {self.parallelism}"
-            if self.replicas + apart > 1
-            else f", {self.parallelism}"
-            if self.parallelism.devices > 1
-            else ""
-        )
+        how = f", {self.division}" if self.devices > 1 else ""
         return f"{many}{self.gpu.name}, {self.precision.name}{how}"
+
+    @property
+    def division(self) -> str:
+        """How the devices are divided, in words."""
+        if self.prefill_replicas:
+            pools = f"{self.prefill_replicas} + {self.replicas} prefill + decode replicas"
+            return f"{pools} of {self.parallelism}"
+        if self.replicas > 1:
+            return f"{self.replicas} replicas of {self.parallelism}"
+        return str(self.parallelism)
 
     @property
     def _does(self) -> str:
