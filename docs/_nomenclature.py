@@ -35,6 +35,9 @@ OBJECTS: Final = {
     "Speculation": "Drafts",
     "ServerForm": "A server",
     "Serving": "A steady state",
+    "Slo": "Service targets",
+    "Plan": "A plan",
+    "Plans": "Plans",
 }
 
 # LaTeX as it occurs in the symbols, as text.

@@ -244,6 +244,14 @@ def specs(of: type[Spec] = Spec) -> Iterator[type[Spec]]:
 
 CHIP = pm.GpuSpec(name="x", memory_bandwidth=1e12, peak_flops={"bf16": 1e14, "fp8": 2e14})
 SHAPE = pm.ModelShape.dense(layers=2, hidden=64, heads=4, ffn=256, vocab=1000)
+PLANS = pm.plan(
+    SHAPE,
+    pm.Workload(prompt=9, output=9, concurrency=2),
+    slo=pm.Slo(tpot=1.0),
+    gpus=CHIP.model_copy(update={"memory_capacity": 1e9}),
+    pools="together",
+    parallelisms=[pm.Parallelism(), pm.Parallelism(tensor=2)],
+)
 EXAMPLES = [
     CHIP,
     CHIP.peak_flops,
@@ -275,6 +283,10 @@ EXAMPLES = [
     pm.Speculation(tokens=1, acceptance=0.5),
     pm.ServerForm(),
     pm.serve(SHAPE, CHIP, pm.Workload(prompt=9, output=9, concurrency=2)),
+    pm.Slo(tpot=1.0),
+    *PLANS.rows,
+    PLANS,
+    PLANS.rows[0].demand,
 ]
 
 

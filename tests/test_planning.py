@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import itertools
+import json
+import math
+import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import perfmodel as pm
-from perfmodel.base.errors import PerfModelError
+from perfmodel.base.errors import InvalidValueError, PerfModelError
 
 H100 = pm.GpuSpec(
     name="H100",
@@ -50,6 +55,29 @@ def test_what_a_million_tokens_cost():
     assert found.cost_per_million_output == pytest.approx(1.21791e-3 / 256 * 1e6, rel=1e-3)
     assert found.power == 700
     assert found.energy_per_million == pytest.approx(700 * whole / 2304 * 1e6, rel=1e-4)
+
+
+def test_how_many_users_a_token_has_time_for():
+    # 20 ms a token, on 8e9 parameters: a step of b tokens reads 16e9 B in 4.776 ms, and 1,000 more
+    # tokens take (1000 + b) 16e9 / 989e12 s. In a step, one of nu others ends with chance 1 / 199;
+    # as many prompts begin, a number A like Poisson's. One makes the step longer by
+    # 16.18 + 0.01618 b - 4.776 ms, each further one by 16.18 ms:
+    # t = 4.776 + (11.40 + 0.01618 b)(1 - exp(-a)) + 16.18 (a - 1 + exp(-a)), a = nu / 199.
+    # The number beside a token scatters, but t is all but straight in it.
+    def token(users: float) -> float:
+        # Of a user's cycle, 199 steps decode and one reads the prompt.
+        others = (users - 1) * 199 / 200
+        begun = others / 199
+        none = math.exp(-begun)
+        longer = 16.178e-3 + 16.178e-6 * (1 + others) - 4.776e-3
+        return 4.776e-3 + longer * (1 - none) + 16.178e-3 * (begun - 1 + none)
+
+    found = pm.largest_load(
+        COARSE, pm.Workload(prompt=1000, output=200, concurrency=1), slo=pm.Slo(tpot=0.02),
+        devices=1, gpus=H100, pools="together",
+    )  # fmt: skip
+    most = max(users for users in range(1, 400) if token(users) <= 0.02)
+    assert found.best.workload.concurrency == pytest.approx(most, abs=2)
 
 
 @pytest.mark.parametrize("pools", ["together", "apart"])
@@ -158,3 +186,348 @@ def test_one_user_more_breaks_a_limit(work, slo):
                 plan.replicas,
             )  # fmt: skip
             assert (one is not None and kept(one, slo)) == does, (plan, load)
+
+
+# -- what must hold for any question ---------------------------------------------------------------
+
+SHIPPED = ["h100-sxm", "h200-sxm", "a100-sxm-80gb", "l40s", "mi300x"]
+
+
+def bought(**options) -> pm.Plans:
+    given = {"slo": TARGETS, "gpus": SHIPPED, "engine": "vllm"} | options
+    return pm.plan(LLAMA, given.pop("work", CHAT), **given)
+
+
+@settings(max_examples=8, deadline=None)
+@given(
+    ttft=st.floats(0.05, 2.0), tpot=st.floats(0.005, 0.1), users=st.integers(1, 400),
+    looser=st.floats(1.0, 3.0),
+)  # fmt: skip
+def test_looser_targets_never_cost_more(ttft, tpot, users, looser):
+    work = CHAT.model_copy(update={"concurrency": users})
+    tight = bought(work=work, slo=pm.Slo(ttft=ttft, tpot=tpot))
+    loose = bought(work=work, slo=pm.Slo(ttft=ttft * looser, tpot=tpot * looser))
+    if tight.best is not None:
+        assert loose.best is not None
+        assert loose.best.cost_per_hour <= tight.best.cost_per_hour * (1 + 1e-9)
+
+
+@settings(max_examples=8, deadline=None)
+@given(tpot=st.floats(0.005, 0.05), devices=st.integers(1, 16), more=st.integers(1, 8))
+def test_more_devices_never_serve_fewer(tpot, devices, more):
+    def users(there: int) -> dict[tuple[str, pm.Parallelism], float]:
+        found = pm.largest_load(
+            LLAMA, CHAT, slo=pm.Slo(ttft=1.0, tpot=tpot), devices=there, gpus=SHIPPED,
+            pools="together",
+        )  # fmt: skip
+        return {(p.gpu.key, p.parallelism): p.workload.concurrency for p in found.feasible}
+
+    few, many = users(devices), users(devices + more)
+    assert all(many[key] >= load for key, load in few.items())
+
+
+@pytest.mark.parametrize("cheaper", [0.9, 0.5, 0.1])
+def test_a_lower_price_never_loses(cheaper):
+    prices = dict.fromkeys(SHIPPED, 3.0)
+    before = [plan.gpu.key for plan in bought(prices=prices).by_chip if plan.feasible]
+    for key in SHIPPED:
+        after = bought(prices=prices | {key: 3.0 * cheaper})
+        keys = [plan.gpu.key for plan in after.by_chip if plan.feasible]
+        assert keys.index(key) <= before.index(key)
+
+
+@pytest.mark.parametrize("pools", ["together", "apart", "both"])
+def test_the_best_is_on_the_front_and_nothing_beats_the_front(pools):
+    found = bought(pools=pools)
+    assert found.best in found.pareto
+    for one in found.pareto:
+        for other in found.feasible:
+            if other.price is not None:
+                better = (
+                    other.cost_per_hour <= one.cost_per_hour,
+                    other.tpot <= one.tpot,
+                    other.ttft <= one.ttft,
+                )
+                same = (other.cost_per_hour, other.tpot, other.ttft) == (
+                    one.cost_per_hour, one.tpot, one.ttft,
+                )  # fmt: skip
+                assert not all(better) or same
+
+
+def test_users_and_devices_are_inverse():
+    found = bought(pools="together")
+    for plan in found.feasible:
+        back = pm.largest_load(
+            LLAMA, CHAT, slo=TARGETS, devices=plan.devices, gpus=plan.gpu, engine="vllm",
+            parallelisms=plan.parallelism, pools="together",
+        ).best  # fmt: skip
+        assert back.workload.concurrency >= CHAT.concurrency
+        if plan.replicas > 1:
+            less = pm.largest_load(
+                LLAMA, CHAT, slo=TARGETS, devices=plan.devices - plan.parallelism.devices,
+                gpus=plan.gpu, engine="vllm", parallelisms=plan.parallelism, pools="together",
+            ).best  # fmt: skip
+            assert less is None or less.workload.concurrency < CHAT.concurrency
+
+
+def test_a_plan_is_what_serve_says():
+    found = bought(work=pm.Workload(prompt=[200, 3000], output=150, concurrency=90))
+    for plan in found.feasible:
+        full = plan.serving()
+        for name in ("ttft", "tpot", "requests_per_second"):
+            assert getattr(full, name) == pytest.approx(getattr(plan, name), rel=1e-6), plan
+        assert full.devices == plan.devices
+        assert full.output_tokens_per_second == pytest.approx(plan.output_tokens_per_second)
+
+
+# -- what would change it --------------------------------------------------------------------------
+
+
+def test_elasticities_of_one_roof():
+    # Nothing but weights and compute, one device: a token in time for more users only if the
+    # prompts of others are read faster, which is compute, or the weights, which is bandwidth.
+    found = pm.largest_load(
+        COARSE, pm.Workload(prompt=1000, output=200, concurrency=1), slo=pm.Slo(tpot=0.02),
+        devices=1, gpus=H100, pools="together",
+    )  # fmt: skip
+    bought = found.best.elasticities()
+    assert bought["compute"] > 0.5 > bought["bandwidth"] > 0
+    assert bought["link"] == pytest.approx(0, abs=1e-6)
+    assert bought["memory"] == pytest.approx(0, abs=1e-6)
+
+
+def test_memory_is_all_that_limits_those_who_wait_for_it():
+    # 64 GB beside 16 GB of weights, 131,072 B a token: ten per cent of 80 GB are 12.5 % more room.
+    found = pm.largest_load(
+        LLAMA, pm.Workload(prompt=8000, output=1000, concurrency=1), slo=pm.Slo(tpot=1.0),
+        devices=1, gpus=H100, pools="together",
+    )  # fmt: skip
+    room = (80e9 - LLAMA.weight_bytes()) // (131072 * 8500)
+    more = (88e9 - LLAMA.weight_bytes()) // (131072 * 8500)
+    assert found.best.workload.concurrency == room
+    assert found.best.binding == "capacity"
+    bought = found.best.elasticities()
+    assert bought["memory"] == pytest.approx(math.log(more / room) / math.log(1.1))
+    assert bought["bandwidth"] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("ask", ["plan", "load"])
+def test_at_the_winning_price_a_chip_costs_what_the_best_other_does(ask):
+    def asked(prices):
+        options = {"slo": TARGETS, "gpus": SHIPPED, "prices": prices, "pools": "together"}
+        if ask == "plan":
+            return pm.plan(LLAMA, CHAT, **options)
+        return pm.largest_load(LLAMA, CHAT, devices=4, **options)
+
+    prices = dict.fromkeys(SHIPPED, 3.0)
+    found = asked(prices)
+    for key in SHIPPED:
+        price = found.winning_price(key)
+        if price is None:
+            continue
+        for factor, wins in ((0.999, True), (1.001, False)):
+            best = asked(prices | {key: price * factor}).best
+            assert (best.gpu.key == key) == wins, (key, price)
+
+
+def test_with_the_winning_bandwidth_a_chip_wins():
+    found = bought(gpus=["h100-sxm", "a100-sxm-80gb"], prices={"h100-sxm": 3, "a100-sxm-80gb": 2})
+    loser = next(p.gpu for p in found.by_chip if p.gpu != found.best.gpu)
+    needed = found.winning_bandwidth(loser.key)
+    assert needed > loser.memory_bandwidth
+    for factor, wins in ((1.002, True), (0.998, False)):
+        faster = loser.model_copy(update={"memory_bandwidth": needed * factor})
+        own = pm.plan(
+            LLAMA, CHAT, slo=TARGETS, gpus=faster, engine="vllm",
+            prices={loser.key: {"h100-sxm": 3, "a100-sxm-80gb": 2}[loser.key]},
+        ).best  # fmt: skip
+        assert (own.cost_per_hour <= found.best.cost_per_hour) == wins
+    assert found.winning_bandwidth(found.best.gpu) == found.best.gpu.memory_bandwidth
+
+
+# -- what will not do ------------------------------------------------------------------------------
+
+
+def chip(**changes) -> pm.GpuSpec:
+    return H100.model_copy(update=changes)
+
+
+@pytest.mark.parametrize(
+    ("options", "limit", "told"),
+    [
+        ({"gpus": chip(memory_capacity=10e9)}, "memory", "needs 16.2 GB for its weights"),
+        ({"gpus": chip(memory_capacity=None)}, "memory", "H100 does not state it"),
+        ({"gpus": chip(peak_flops={"fp16": 1e15})}, "format", "H100 has no bf16 peak"),
+        ({"gpus": chip(link=None), "parallelisms": pm.Parallelism(tensor=2)}, "link", "link:"),
+        ({"parallelisms": pm.Parallelism(tensor=16)}, "link", "at most 8 devices"),
+        (
+            {"gpus": chip(link={"bandwidth": 1e11}), "parallelisms": pm.Parallelism(pipeline=64)},
+            "split",
+            "at most 32 stages",
+        ),
+        ({"slo": pm.Slo(tpot=0.001)}, "tpot", "4.53 ms even alone, of 1.00 ms"),
+        ({"slo": pm.Slo(ttft=0.001)}, "ttft", "a first token takes"),
+        ({"slo": pm.Slo(end_to_end=0.5)}, "end_to_end", "a request takes"),
+        ({"max_devices": 1, "slo": pm.Slo(tpot=0.006)}, "devices", "devices, of 1"),
+    ],
+)
+def test_what_will_not_do_says_which_limit_it_breaks(options, limit, told):
+    one = {"parallelisms": pm.Parallelism(), "slo": TARGETS, "gpus": H100, "pools": "together"}
+    found = pm.plan(LLAMA, CHAT, **one | options)
+    (plan,) = found.rows
+    assert (plan.broken, plan.feasible, plan.binding) == (limit, False, limit)
+    assert told in plan.reason
+    assert found.best is None
+    assert found.pareto == ()
+    assert "None of 1 candidates will do." in found.explain()
+    assert plan.reason in found.explain()
+    with pytest.raises(InvalidValueError, match="keeps its limits"):
+        plan.elasticities()
+
+
+def test_pools_that_no_link_joins_say_so():
+    found = pm.plan(LLAMA, CHAT, slo=TARGETS, gpus=chip(link=None), pools="apart")
+    assert {plan.broken for plan in found.rows} == {"link"}
+
+
+def test_a_chip_without_a_price_comes_after_those_with_one():
+    found = bought(prices={"l40s": 100.0})
+    assert found.best.gpu.key == "l40s"
+    assert {plan.gpu.key for plan in found.pareto} == {"l40s"}
+    other = next(plan for plan in found.feasible if plan.gpu.key != "l40s")
+    assert (other.price, other.cost_per_hour, other.cost_per_million) == (None, None, None)
+    assert "no cost" in other.explain()
+    assert bought(prices={}).best.devices == min(plan.devices for plan in found.feasible)
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"gpus": "h100-smx"}, "h100-sxm"),
+        ({"gpus": []}, "gpus: expected from 1 to"),
+        ({"gpus": [7]}, "gpus: expected keys, GpuSpec or Cluster"),
+        ({"prices": {"h100": 2}}, "did you mean 'h100-nvl'"),
+        ({"prices": {"h100-sxm": -2}}, "prices: expected USD an hour of one h100-sxm"),
+        ({"prices": 2.5}, "prices: expected Mapping"),
+        ({"max_devices": 0}, "max_devices: expected a whole number from 1"),
+        ({"pools": "some"}, "pools: expected one of together, apart, both"),
+        ({"precisions": ["fp9"]}, "fp8"),
+        ({"engine": "vlm"}, "vllm"),
+        ({"engine": None, "efficiency": "best"}, "auto, ideal"),
+        ({"slo": 0.04}, "slo: expected Slo"),
+        ({"work": 3}, "workload: expected Workload"),
+        ({"scheduler": "chunked"}, "scheduler: expected Scheduler"),
+        ({"parallelisms": pm.Parallelism(data=2)}, "data=1, for the plan counts replicas"),
+        ({"parallelisms": 8}, "parallelisms: expected a list"),
+        ({"policy": "vlm"}, "vllm"),
+    ],
+)
+def test_a_wrong_argument_is_named(options, told):
+    with pytest.raises(PerfModelError, match=re.escape(told)):
+        bought(**options)
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "expected ttft, tpot or end_to_end"),
+        ({"tpot": -1}, "Slo.tpot: expected a positive"),
+        ({"ttft": math.nan}, "Slo.ttft"),
+        ({"ttft": 3, "end_to_end": 2}, "Slo.ttft: expected at most end_to_end"),
+        ({"tpott": 1}, "did you mean 'tpot'"),
+    ],
+)
+def test_a_wrong_target_is_named(fields, told):
+    with pytest.raises(PerfModelError, match=re.escape(told)):
+        pm.Slo(**fields)
+
+
+def test_a_device_too_few_is_named():
+    with pytest.raises(InvalidValueError, match="devices: expected a whole number from 1"):
+        pm.largest_load(LLAMA, CHAT, slo=TARGETS, devices=0, gpus=H100)
+
+
+# -- tables and words ------------------------------------------------------------------------------
+
+
+def test_a_table_has_a_row_a_plan():
+    found = bought()
+    frame = found.to_frame()
+    assert len(frame) == len(found) == len(found.rows)
+    assert frame["cost_per_hour"].iloc[0] == found.best.cost_per_hour
+    assert set(frame["broken"].dropna()) <= {plan.broken for plan in found.rows}
+
+
+def test_the_paragraph_tells_the_numbers():
+    found = bought()
+    best, told = found.best, found.explain()
+    for figure in (
+        best.gpu.name,
+        f"{best.cost_per_hour:,.2f} USD an hour",
+        f"{best.cost_per_million_output:,.3f} USD a million written",
+        f"{best.headroom:.0%} is left",
+        f"The tightest limit is {best.binding}",
+    ):
+        assert figure in told
+
+
+def test_a_cluster_is_planned_across_its_nodes():
+    nodes = pm.Cluster(gpu=H100, per_node=8, nodes=4, link={"bandwidth": 50e9})
+    found = pm.plan(
+        pm.model("llama-3.1-70b"), CHAT, slo=pm.Slo(tpot=0.02), gpus=nodes, pools="together",
+        parallelisms=[pm.Parallelism(tensor=8), pm.Parallelism(tensor=8, pipeline=2)],
+    )  # fmt: skip
+    two = next(plan for plan in found.feasible if plan.parallelism.pipeline == 2)
+    assert two.cluster == nodes
+    assert two.serving().tpot == pytest.approx(two.tpot, rel=1e-6)
+
+
+def test_experts_over_replicas_are_tried():
+    found = pm.largest_load(
+        pm.model("deepseek-v3"), pm.Workload(prompt=2000, output=500, concurrency=1),
+        slo=pm.Slo(ttft=3, tpot=0.05), devices=16, gpus="h200-sxm", precisions="fp8",
+        parallelisms=[pm.Parallelism(tensor=8), pm.Parallelism(data=8, expert=8)], pools="together",
+    )  # fmt: skip
+    wide = next(plan for plan in found.rows if plan.parallelism.expert == 8)
+    assert wide.devices == 16
+    full = wide.serving()
+    assert full.tpot == pytest.approx(wide.tpot, rel=1e-6)
+
+
+def test_the_command_line_says_what_the_library_says(capsys):
+    from perfmodel.interfaces import cli
+
+    asked = "plan llama-3.1-8b --users 150 --prompt 1000 --output 200 --ttft 0.5 --tpot 0.02"
+    assert cli.run([*asked.split(), "--gpu", "h100-sxm", "--gpu", "l4", "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    found = pm.plan(LLAMA, CHAT, slo=TARGETS, gpus=["h100-sxm", "l4"])
+    assert rows == json.loads(json.dumps([plan.row() for plan in found.by_chip]))
+    assert cli.run([*asked.split(), "--gpu", "h100-sxm", "--explain"]) == 0
+    assert "USD an hour" in capsys.readouterr().out
+    assert (
+        cli.run([*asked.split(), "--gpu", "h100-sxm", "--devices", "4", "--price", "h100-sxm=2"])
+        == 0
+    )
+    assert "h100-sxm" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ("--users 3", "expected ttft, tpot or end_to_end"),
+        ("--tpot 1", "--users: expected it, --rate or --trace"),
+        ("--users 3 --rate 2 --tpot 1", "--users, --rate: expected one of them"),
+        ("--users 3 --tpot -1", "--tpot: expected numbers"),
+        ("--users 3 --tpot 1 --devices 2 --max-devices 2", "--devices, --max-devices"),
+        ("--users 3 --tpot 1 --price 2", "--price: expected a chip and USD an hour"),
+        ("--users 3 --tpot 1 --json --explain", "--json, --explain"),
+    ],
+)
+def test_the_command_line_refuses_in_one_line(capsys, more, told):
+    from perfmodel.interfaces import cli
+
+    asked = "plan llama-3.1-8b --prompt 1000 --output 200 --gpu h100-sxm"
+    assert cli.run([*asked.split(), *more.split()]) == 2
+    said = capsys.readouterr().err
+    assert told in said
+    assert said.count("\n") == 1

@@ -63,6 +63,10 @@ class Collective(name, kind, nbytes, least_nbytes, group, calls, algorithm, toke
 class CollectiveEfficiency(kind, form, band)
 class Comparison(rows)
     .to_frame(self)
+class Demand(model, workload, slo, scheduler, speculation, efficiency, engine, server, policy)
+    .is_open
+    .load
+    .loaded(self, load)
 class DeviceMemory(precision, weights, kv, state, capacity, capacity_kind, policy, paged, allocated, activations, reserve, budget, remedies)
     .fits
     .free
@@ -91,6 +95,7 @@ class Estimate(phase, model, gpu, precision, step, efficiency, small_steps, weig
     .compute_time
     .compute_utilization
     .devices
+    .each_device
     .exchanges(self)
     .explain(self)
     .fits
@@ -291,6 +296,39 @@ class Parallelism(tensor, pipeline, expert, data, micro_batches, stages, all_red
     .replicas_per_expert
 class PeakFlops(fp32, tf32, fp16, fp16_acc16, bf16, fp8, fp8_acc16, mxfp8, int8, mxfp6, mxfp4, nvfp4, int4)
     .formats
+class Plan(demand, gpu, cluster, price, precision, parallelism, replicas, prefill_replicas, workload, ttft, tpot, requests_per_second, batch, capacity, prompt_share, used, broken, reason)
+    .binding
+    .cost_per_hour
+    .cost_per_million
+    .cost_per_million_input
+    .cost_per_million_output
+    .devices
+    .division
+    .elasticities(self)
+    .end_to_end
+    .energy_per_million
+    .explain(self)
+    .feasible
+    .headroom
+    .output_tokens_per_second
+    .output_tokens_per_second_per_device
+    .power
+    .prompt_tokens_per_second
+    .purchase
+    .row(self)
+    .scheduler
+    .serving(self)
+    .tokens_per_second_per_user
+    .users
+class Plans(rows, by, devices)
+    .best
+    .by_chip
+    .explain(self)
+    .feasible
+    .pareto
+    .to_frame(self)
+    .winning_bandwidth(self, gpu)
+    .winning_price(self, gpu)
 class Precision(name, linear, head, kv, attention, state, parts)
     .computing(self, compute)
     .formats_of(self, part, default=None)
@@ -328,6 +366,8 @@ class Serving(model, gpu, cluster, parallelism, precision, efficiency, workload,
     .tokens_per_second_per_user
     .total_tokens_per_second
     .users
+class Slo(ttft, tpot, end_to_end)
+    .targets
 class Source(key, title, publisher, url, date)
 class Speculation(tokens, acceptance, draft)
     .breakeven_acceptance(self, cost)
@@ -399,6 +439,7 @@ gpus()
 kv_growth(model, *, contexts, batch=1, precision=None)
 kv_layout(model, *, batch, context, policy, precision=None, parallelism=<Parallelism one device>, draft=None, mtp=False, stage=0)
 kv_pool(model, gpu=None, *, available=None, blocks=None, tokens=None, max_len=None, policy='vllm', precision=None, parallelism=<Parallelism one device>, draft=None, mtp=False)
+largest_load(model, workload, *, slo, devices, gpus=None, precisions=None, parallelisms=None, pools='both', prices=None, scheduler=None, efficiency=IDEAL, engine=None, server=None, speculation=None, policy='logical')
 module layers
 max_batch(model, gpu, *, context, precision=None, policy='logical', parallelism=<Parallelism one device>, draft=None, mtp=False)
 max_context(model, gpu, *, batch, precision=None, policy='logical', parallelism=<Parallelism one device>, draft=None, mtp=False)
@@ -408,6 +449,7 @@ min_capacity(model, *, batch, context=None, precision=None, policy='logical', pa
 min_devices(model, gpu, *, batch, context=None, precision=None, policy='logical', parallelism=<Parallelism one device>, draft=None, mtp=False)
 model(key)
 models()
+plan(model, workload, *, slo, gpus=None, precisions=None, parallelisms=None, pools='both', max_devices=None, prices=None, scheduler=None, efficiency=IDEAL, engine=None, server=None, speculation=None, policy='logical')
 prefill(model, gpu, *, prompt, batch=1, past=0, shared_past=0, logits='last', precision=None, efficiency=IDEAL, engine=None, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
 prices()
 read_efficiency(path)

@@ -204,8 +204,11 @@ def _of_division(search: Search, division: Division, offered: list[Offer]) -> li
         except InvalidValueError as error:
             found.append((offer, division, Refusal("split", str(error))))
         else:
+            near = division.ways.devices
+            if offer.cluster is not None:
+                near = min(near, offer.cluster.per_node)
             key = (
-                alike(offer.gpu, division.ways.devices),
+                alike(offer.gpu, near),
                 _efficiency(search.demand, offer),
                 offer.cluster,
                 formats & {*offer.gpu.peak_flops.formats},

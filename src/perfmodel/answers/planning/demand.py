@@ -25,7 +25,7 @@ class Slo(Spec):
     Examples
     --------
     >>> Slo(ttft=1.0, tpot=0.04)
-    <first token within 1 s, then 40 ms a token>
+    <first token within 1.00 s, then 40.0 ms a token>
     """
 
     ttft: Quantity | None = quantity(
@@ -102,5 +102,16 @@ class Demand(Spec):
         return self.workload.rate is not None
 
     def loaded(self, load: float) -> Workload:
-        """The same requests, by so many users or so many a second."""
+        """The same requests, by so many users or so many a second.
+
+        Parameters
+        ----------
+        load : float
+            Users at once, or requests a second [1 or 1/s].
+
+        Returns
+        -------
+        Workload
+            With lengths, prefix and rounds as they were.
+        """
         return self.workload.model_copy(update={"rate" if self.is_open else "concurrency": load})

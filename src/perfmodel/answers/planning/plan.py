@@ -125,7 +125,7 @@ def plan(
     ...     prices={"mine": 2.0}, pools="together",
     ... )
     >>> found.best.devices, found.best.cost_per_hour, found.best.binding
-    (3, 6.0, 'tpot')
+    (2, 4.0, 'tpot')
     """
     demand, named = _demanded(
         model, workload, slo, scheduler, efficiency, engine, server, speculation, policy, precisions
@@ -216,7 +216,7 @@ def largest_load(
     ...     ModelShape.from_totals(params=8e9), chat, slo=Slo(tpot=0.02), devices=1, gpus=chip
     ... )
     >>> most.best.workload.concurrency
-    145.0
+    201.0
     """
     demand, named = _demanded(
         model, workload, slo, scheduler, efficiency, engine, server, speculation, policy, precisions

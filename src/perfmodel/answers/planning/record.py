@@ -225,8 +225,8 @@ class Plan(Spec):
         if ways.data == 1 and not self.prefill_replicas:
             ways = ways.model_copy(update={"data": self.replicas})
         elif ways.data > 1 and self.replicas > 1:
-            load = max(1.0, demand.load / self.replicas)
-            work = demand.loaded(demand.load / self.replicas if demand.is_open else load)
+            each = (work.rate or work.concurrency or 1.0) / self.replicas
+            work = demand.loaded(each if demand.is_open else max(1.0, each))
         return serve(
             demand.model,
             self.cluster or self.gpu,
