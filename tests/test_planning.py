@@ -385,6 +385,17 @@ def test_what_will_not_do_says_which_limit_it_breaks(options, limit, told):
         plan.elasticities()
 
 
+@pytest.mark.parametrize("pools", ["together", "apart"])
+def test_chips_that_a_bridge_or_the_host_joins_are_what_serve_says(pools):
+    found = pm.plan(
+        LLAMA, CHAT, slo=pm.Slo(ttft=1.0, tpot=0.03),
+        gpus=["l40s", "a10", "a100-pcie-80gb", "mi210"], pools=pools,
+    )  # fmt: skip
+    assert len({plan.gpu.key for plan in found.feasible}) > 2
+    for plan in found.feasible:
+        assert plan.serving().tpot == pytest.approx(plan.tpot, rel=1e-6), plan
+
+
 def test_pools_that_no_link_joins_say_so():
     found = pm.plan(LLAMA, CHAT, slo=TARGETS, gpus=chip(link=None), pools="apart")
     assert {plan.broken for plan in found.rows} == {"link"}

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
 from perfmodel.machine.hardware import GpuSpec, Link, PeakFlops
+
+_SIZED: Final = ("mesh", "bridge")
 
 
 class Stack:
@@ -22,38 +25,39 @@ class Stack:
         return self._made[axes]
 
 
-def alike(gpu: GpuSpec, devices: int) -> tuple[Any, ...]:
-    """What chips of a stack have in common: which figures there are, and how links join so many.
+def alike(gpu: GpuSpec, devices: int) -> tuple[str, int | None, bool] | None:
+    """What chips of a stack have in common: how links join so many of them.
 
-    A peak that one of them lacks, the stack lacks.
+    Of a mesh or a bridge, what a group reaches depends on its size; of all others it does not.
     """
-    clock = gpu.matrix_clock or gpu.boost_clock
-    return gpu.units is None, clock is None, _joined(gpu, devices)
-
-
-def _joined(gpu: GpuSpec, devices: int) -> tuple[Any, ...] | None:
     if devices == 1:
         return None
     link = gpu.link_to(devices)
-    return link is gpu.link, link.domain, link.topology, link.reduces
+    first = gpu.link or link
+    if first.topology in _SIZED:
+        return first.topology, first.domain, link.reduces
+    return "", None, link.reduces
 
 
 def _one(chips: tuple[GpuSpec, ...], axes: int) -> GpuSpec:
     first = chips[0]
-    clocks = [chip.matrix_clock or chip.boost_clock for chip in chips]
     peaks = [chip.peak_flops for chip in chips]
     figures = {
         "memory_bandwidth": _figure([chip.memory_bandwidth for chip in chips], axes),
-        "units": _figure([chip.units for chip in chips], axes),
+        # Where a vendor names none, their number, or their clock, limits nothing.
+        "units": _figure([chip.units or math.inf for chip in chips], axes),
         "matrix_clock": None,
-        "boost_clock": _figure(clocks, axes),
+        "boost_clock": _figure(
+            [chip.matrix_clock or chip.boost_clock or math.inf for chip in chips], axes
+        ),
+        # A peak that one of them lacks, the stack lacks.
         "peak_flops": PeakFlops.trusted(
             **{
                 name: _figure([getattr(peak, name) for peak in peaks], axes)
                 for name in PeakFlops.model_fields
             }
         ),
-        "link": _link([chip.link for chip in chips], axes),
+        "link": _link([chip.link or chip.host_link for chip in chips], axes),
         "host_link": _link([chip.host_link for chip in chips], axes),
     }
     return GpuSpec.trusted(**_fields(first) | figures)
@@ -61,13 +65,16 @@ def _one(chips: tuple[GpuSpec, ...], axes: int) -> GpuSpec:
 
 def _link(links: Sequence[Link | None], axes: int) -> Link | None:
     """One link of all; None where one has none, for then it is not what joins them."""
-    if None in links or not links[0]:
+    first = links[0]
+    if first is None or None in links:
         return None
-    figures = {
+    figures: dict[str, Any] = {
         name: _figure([getattr(link, name) for link in links], axes)
         for name in ("bandwidth", "latency")
     }
-    return Link.trusted(**_fields(links[0]) | figures)
+    if first.topology not in _SIZED:
+        figures["domain"] = None  # that it joins so many has been asked of each
+    return Link.trusted(**_fields(first) | figures)
 
 
 def _figure(values: Sequence[Any], axes: int) -> Any:

@@ -334,22 +334,23 @@ def _planned(demand: Demand, one: Candidate, size: _Size, found: Answers, limit:
     """A candidate that was solved, with the limit that it breaks if it does."""
     ways, numbers = one.division.ways, found.numbers
     devices = ways.devices * (size.writing + size.reading)
-    broken, reason = None, ""
-    if not found.works:
-        broken, reason = _broken(demand, found)
-    elif devices > limit:
+    does = bool(found.works)
+    broken, reason = (None, "") if does else _broken(demand, found)
+    if does and devices > limit:
         broken, reason = "devices", f"it takes {devices:,} devices, of {limit:,}"
+    if not does:  # no number of replicas will do: it stands for one of them
+        size = size._replace(writing=1, reading=min(size.reading, 1), load=demand.load)
     return Plan.trusted(
         **_what(demand, one.offer, one.division),
         replicas=size.writing,
         prefill_replicas=size.reading,
-        workload=demand.loaded(size.load) if size.load else demand.workload,
+        workload=demand.loaded(size.load),
         ttft=numbers["ttft"],
         tpot=numbers["tpot"],
-        requests_per_second=numbers["requests_per_second"],
-        batch=numbers["together"],
+        requests_per_second=numbers["requests_per_second"] if does else None,
+        batch=numbers["together"] if does else None,
         capacity=int(size.writing * ways.data * one.most),
-        prompt_share=numbers["prompt_share"],
+        prompt_share=numbers["prompt_share"] if does else None,
         used=tuple(found.used.items()),
         broken=broken,
         reason=reason,

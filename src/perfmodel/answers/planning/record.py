@@ -28,7 +28,9 @@ MILLION = 1e6
 class Plan(Spec):
     """Chips for a demand: how many, divided how, what they do, and what limits them.
 
-    Where a limit is broken, ``broken`` names it and ``reason`` says how; there may be no numbers.
+    Where a limit is broken, ``broken`` names it and ``reason`` says how. Where no number of
+    replicas keeps a target, the plan stands for one, and its times are those of a request that is
+    all but alone; where there is nothing to serve with, there are no numbers.
     """
 
     demand: Demand

@@ -105,7 +105,7 @@ def _way(server: Server, apart: Disaggregated) -> tuple[Num, Num]:
         return apart.transfer, 0.0
     network = None if server.cluster is None else server.cluster.link
     chip = server.chip()
-    link = network or chip.link
+    link = network or chip.link or chip.host_link
     if link is None:
         raise InvalidValueError(
             f"Disaggregated.transfer: required, for {chip.name} has no link in the catalog, "
