@@ -353,7 +353,7 @@ def chip(**changes) -> pm.GpuSpec:
 
 
 @pytest.mark.parametrize(
-    ("options", "limit", "told"),
+    ("options", "limit", "said"),
     [
         ({"gpus": chip(memory_capacity=10e9)}, "memory", "needs 16.2 GB for its weights"),
         ({"gpus": chip(memory_capacity=None)}, "memory", "H100 does not state it"),
@@ -371,16 +371,17 @@ def chip(**changes) -> pm.GpuSpec:
         ({"max_devices": 1, "slo": pm.Slo(tpot=0.006)}, "devices", "devices, of 1"),
     ],
 )
-def test_what_will_not_do_says_which_limit_it_breaks(options, limit, told):
+def test_what_will_not_do_says_which_limit_it_breaks(options, limit, said):
     one = {"parallelisms": pm.Parallelism(), "slo": TARGETS, "gpus": H100, "pools": "together"}
     found = pm.plan(LLAMA, CHAT, **one | options)
     (plan,) = found.rows
     assert (plan.broken, plan.feasible, plan.binding) == (limit, False, limit)
-    assert told in plan.reason
+    assert said in plan.reason
     assert found.best is None
     assert found.pareto == ()
-    assert "None of 1 candidates will do." in found.explain()
-    assert plan.reason in found.explain()
+    told = " ".join(found.explain().split())
+    assert "None of 1 candidates will do." in told
+    assert " ".join(plan.reason.split()) in told
     with pytest.raises(InvalidValueError, match="keeps its limits"):
         plan.elasticities()
 
@@ -471,7 +472,7 @@ def test_a_table_has_a_row_a_plan():
 
 def test_the_paragraph_tells_the_numbers():
     found = bought()
-    best, told = found.best, found.explain()
+    best, told = found.best, " ".join(found.explain().split())
     for figure in (
         best.gpu.name,
         f"{best.cost_per_hour:,.2f} USD an hour",
@@ -514,7 +515,7 @@ def test_the_command_line_says_what_the_library_says(capsys):
     found = pm.plan(LLAMA, CHAT, slo=TARGETS, gpus=["h100-sxm", "l4"])
     assert rows == json.loads(json.dumps([plan.row() for plan in found.by_chip]))
     assert cli.run([*asked.split(), "--gpu", "h100-sxm", "--explain"]) == 0
-    assert "USD an hour" in capsys.readouterr().out
+    assert "The tightest limit is" in " ".join(capsys.readouterr().out.split())
     assert (
         cli.run([*asked.split(), "--gpu", "h100-sxm", "--devices", "4", "--price", "h100-sxm=2"])
         == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
@@ -10,6 +11,7 @@ from perfmodel.base.units import si
 if TYPE_CHECKING:
     from perfmodel.answers.planning.record import Plan, Plans
 
+_WIDTH: Final = 96
 LIMITS: Final = {
     "format": "the chip lacks the format",
     "link": "no link joins so many chips",
@@ -24,8 +26,12 @@ LIMITS: Final = {
 }
 
 
-def paragraph(plan: Plan) -> str:
-    """One plan as a paragraph."""
+def explain_plan(plan: Plan) -> str:
+    """One plan as a paragraph, in lines."""
+    return textwrap.fill(_paragraph(plan), _WIDTH)
+
+
+def _paragraph(plan: Plan) -> str:
     if not plan.feasible:
         return f"{plan.purchase} will not do: {plan.reason}."
     said = [f"Buy {plan.purchase}." if plan.devices > 1 else f"Buy one {plan.purchase}."]
@@ -63,15 +69,15 @@ def _cost(plan: Plan) -> str:
     )
 
 
-def paragraphs(plans: Plans) -> str:
+def explain_plans(plans: Plans) -> str:
     """All plans: the best, what comes next, and what rules out the rest."""
     best = plans.best
     if best is None:
         said = [f"None of {len(plans):,} candidates will do."]
         if plans.rows:
-            said.append(f"The closest: {paragraph(plans.rows[0])}")
+            said.append(f"The closest: {_paragraph(plans.rows[0])}")
     else:
-        said = [paragraph(best)]
+        said = [_paragraph(best)]
         other = next((plan for plan in plans.feasible if plan.gpu != best.gpu), None)
         if other is not None:
             said.append(f"The next chip: {str(other)[1:-1]}.")
@@ -80,4 +86,4 @@ def paragraphs(plans: Plans) -> str:
         told = ", ".join(f"{LIMITS[limit]} ({count:,})" for limit, count in broken.most_common())
         said.append(f"Of the rest {sum(broken.values()):,} will not do: {told}.")
     said.append("Means of a steady state; prices are indicative.")
-    return "\n".join(said)
+    return "\n".join(textwrap.fill(part, _WIDTH) for part in said)

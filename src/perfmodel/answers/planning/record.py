@@ -267,11 +267,11 @@ class Plan(Spec):
         Returns
         -------
         str
-            A few sentences.
+            A few sentences, ready to print.
         """
-        from perfmodel.answers.planning.explained import paragraph
+        from perfmodel.answers.planning.explained import explain_plan
 
-        return paragraph(self)
+        return explain_plan(self)
 
     def row(self) -> dict[str, Any]:
         """The plan as numbers with names: times [s], rates [1/s], costs [USD], power [W]."""
@@ -426,11 +426,11 @@ class Plans(Spec):
         Returns
         -------
         str
-            A few sentences.
+            A few sentences, ready to print.
         """
-        from perfmodel.answers.planning.explained import paragraphs
+        from perfmodel.answers.planning.explained import explain_plans
 
-        return paragraphs(self)
+        return explain_plans(self)
 
 
 def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:

@@ -50,7 +50,10 @@ def elasticities(plan: Plan) -> dict[str, float]:
     )
     own, *others = (math.log(load) for load in loads)
     names = [name for name in changed if name]
-    return {name: (other - own) / math.log(MORE) for name, other in zip(names, others, strict=True)}
+    return {
+        name: round((other - own) / math.log(MORE), 9) + 0.0
+        for name, other in zip(names, others, strict=True)
+    }
 
 
 def _times(value: float | None) -> float | None:
