@@ -11,6 +11,18 @@ EXAMPLES = Path(__file__).parents[1] / "examples"
 
 # Whole rows where there are any, white space squeezed: a figure must stand in its own row.
 EXPECTED = {
+    # What the question or the article counts, restated in the script.
+    "plan_long_prompts.py": ("fp8+kv8 163,840 B 88.6 GB", "fp8 327,680 B 177.2 GB"),
+    "plan_users_of_a_card.py": ("round figures 488,281 tokens 48 users",),
+    "plan_four_cards.py": ("77 to 78", "tokens/s, limit"),
+    "plan_four_bits.py": ("measured 1.16 times",),
+    "plan_long_contexts.py": (
+        "327,680 B a token; weights 141 GB",
+        "4,096 tokens 1.34 GB, 1.25 GiB, of eight users 10.7 GB",
+        "16,384 tokens 5.37 GB, 5.00 GiB, of eight users 42.9 GB",
+        "32,768 tokens 10.74 GB, 10.00 GiB, of eight users 85.9 GB",
+        "131,072 tokens 42.95 GB, 40.00 GiB, of eight users 343.6 GB",
+    ),
     "cpu_roofline.py": (
         "15.0 GB/s and 164.3 GFLOP/s meet at 10.95 FLOP/B",
         # tokens, FLOP/B, roof at 15.0 GB/s, roof as the article prints it, measured, share
