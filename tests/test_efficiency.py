@@ -397,3 +397,41 @@ def test_the_sizes_of_prefill_kernels_by_hand():
     assert sizes["attention"].tiles == 32 * 2 * 2
     assert sizes["attention"].exponentials == 32 * 2 * 129 * 130 / 2
     assert sizes["attention"].inner == 0
+
+
+@pytest.mark.parametrize("how", [{"efficiency": "auto"}, {"engine": "vllm"}, {"engine": "trtllm"}])
+def test_a_model_of_totals_has_no_small_kernels(how):
+    coarse = pm.ModelShape.from_totals(params=8e9)
+    for step in (
+        pm.decode(coarse, H100, batch=1, **how),
+        pm.prefill(coarse, H100, prompt=9, **how),
+    ):
+        host = step.efficiency.host
+        alone = 0.0 if host is None else host.time(sequences=1)
+        assert math.isclose(step.time, sum(row.time for row in step.rows()) + alone, rel_tol=1e-12)
+        assert step.floor <= step.low <= step.time <= step.high
+
+
+def test_a_prompt_of_one_token_is_launched_as_prompts_are():
+    one, two = (pm.prefill(LLAMA, H100, prompt=n, engine="vllm") for n in (1, 2))
+    assert math.isclose(one.time, two.time, rel_tol=0.05)
+
+
+def test_guesses_are_checked_as_tokens_are_written():
+    def step(new: int, logits: int, past: int) -> pm.Estimate:
+        group = pm.Group(count=4, new=new, past=past, logits=logits)
+        return pm.estimate(LLAMA, H100, pm.Step(groups=(group,)), engine="vllm")
+
+    # Small kernels and others, a hundred us or more at 2 us each, and 2.8 times that for prompts.
+    checked, read = step(4, 4, 900), step(4, 1, 900)
+    assert read.time - checked.time > 1e-3
+    # A prompt that is scored throughout follows nothing.
+    assert step(4, 4, 0).time > checked.time + 0.9e-3
+
+
+@pytest.mark.parametrize("value", [None, 0, 1, "no"])
+@pytest.mark.parametrize("engine", [None, "vllm", "llama.cpp"])
+def test_graphs_are_replayed_or_not(value, engine):
+    with pytest.raises(InvalidValueError, match="graphs: expected True or False, got"):
+        pm.efficiency(H100, engine=engine, graphs=value)
+    assert not pm.efficiency(H100, engine=engine, graphs=False).graphs

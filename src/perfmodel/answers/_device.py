@@ -95,7 +95,8 @@ class Device:
         self._cluster = asked.cluster
         self._parallelism = asked.parallelism
         self._efficiency = asked.efficiency
-        decodes = [is_zero(group.new - 1) for group in step.groups]
+        # A prompt of one token is a prompt, too: arrays of lengths do not tell it from others.
+        decodes = [asked.phase != "prefill" and _decodes(group) for group in step.groups]
         decoding = asked.phase == "decode"
         self._prompts = not decoding and not any(decodes)
         self._launches = self._launch_scale(decoding or all(decodes))
@@ -133,6 +134,8 @@ class Device:
         if listed or asked.weights_only or efficiency.kernel(SMALL) is None:
             return 0
         small = between(self._shape, asked.precision)
+        if is_zero(small.launches):  # a model of totals lists none
+            return 0
         # Their arithmetic never binds: a few FLOPs on each byte.
         return efficiency.kernel_time(
             SMALL,
@@ -332,6 +335,12 @@ class Device:
         at_memory = memory_time(nbytes=compulsory, bandwidth=gpu.memory_bandwidth)
         at_roofs = roofline_time(compute=sums.least_compute_time, memory=at_memory)
         return maximum(at_roofs, sums.least_network_time) if self.collectives else at_roofs
+
+
+def _decodes(group: Group) -> bool:
+    """Whether sequences write a token, or check guesses: after others, and each is scored."""
+    guesses = is_zero(group.new - group.logits) and not is_zero(group.past)
+    return is_zero(group.new - 1) or guesses
 
 
 def _attends(row: OperationTime) -> bool:

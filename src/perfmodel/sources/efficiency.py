@@ -8,7 +8,7 @@ from typing import Any, Final, Literal, TypeAlias
 from perfmodel.base._data import catalogs, read_toml
 from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base.errors import UnknownKeyError
-from perfmodel.base.spec import Origin, checked_choice, checked_kind
+from perfmodel.base.spec import Origin, checked_choice, checked_flag, checked_kind
 from perfmodel.machine.efficiency import (
     IDEAL,
     Band,
@@ -86,10 +86,10 @@ def efficiency(gpu: GpuSpec, *, engine: str | None = None, graphs: bool = True) 
     'chip'
     """
     checked_kind("gpu", gpu, GpuSpec, "pm.gpu(key) or pm.read_gpu(path)")
+    checked_flag("graphs", graphs)
     name = None if engine is None else _engine(engine)
-    if name is not None and name in streams():
-        return stream_efficiency(gpu, name)
-    found = _efficiency(gpu.key, name)
+    stream = name is not None and name in streams()
+    found = stream_efficiency(gpu, name) if stream else _efficiency(gpu.key, name)
     return found if graphs else found.model_copy(update={"graphs": False})
 
 
