@@ -48,13 +48,16 @@ def test_one_user_waits_for_a_prefill_and_then_for_steps():
     assert found.interference == pytest.approx(0, abs=1e-12)
 
 
+@pytest.mark.parametrize("engine", [None, "vllm", "trtllm"])
 @pytest.mark.parametrize("scheduler", ["chunked", "prefill-first"])
-def test_one_user_is_a_generation(scheduler):
-    # Contexts grow from 1,001 to 1,199: the sum over them, not the step at one of them.
-    alone = pm.generate(LLAMA, H100, prompt=1000, output=200)
+def test_one_user_is_a_generation(scheduler, engine):
+    # Contexts grow from 1,001 to 1,199: the sum over them, not the step at one of them. Its prompt
+    # is launched without a graph, whoever asks.
+    alone = pm.generate(LLAMA, H100, prompt=1000, output=200, engine=engine)
     found = pm.serve(
-        LLAMA, H100, pm.Workload(prompt=1000, output=200, concurrency=1), scheduler=scheduler
-    )
+        LLAMA, H100, pm.Workload(prompt=1000, output=200, concurrency=1),
+        scheduler=scheduler, engine=engine, server=pm.ServerForm(),
+    )  # fmt: skip
     assert found.ttft == pytest.approx(alone.ttft, rel=1e-6)
     assert found.tpot == pytest.approx(alone.tpot, rel=1e-6)
 
