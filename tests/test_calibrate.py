@@ -543,7 +543,7 @@ def test_what_is_no_table(wrong):
 @pytest.mark.parametrize(
     ("options", "match"),
     [
-        ({"base": "atuo"}, "efficiency: expected one of auto, ideal"),
+        ({"base": "atuo"}, "base: expected one of auto, ideal"),
         ({"engine": "vlm"}, "no engine 'vlm'"),
         ({"engine": "vllm", "base": "ideal"}, "base, engine: expected one of them, got both"),
         ({"precision": "fp9"}, "precision: "),
@@ -740,14 +740,17 @@ def test_a_file_by_hand_is_short(tmp_path):
         ("exponent = nan", "Efficiency.exponent"),
         ("known = 'mine'", "Efficiency.known"),
         ("kernels = 7", "kernels: expected a table, got 7"),
-        ("[kernels]\nx = 7", "kernels.x: expected a table, got 7"),
-        ("[kernels.x]\nform = 'linear'", "kernels.x.form: no form 'linear'"),
-        ("[kernels.x]\nform = []", "kernels.x.form: no form"),
-        ("[kernels.x]\nlanch = 1e-6", "kernels.x.lanch: unknown; did you mean 'launch'"),
-        ("[kernels.x]\nlaunch = -1", "KernelForm.launch: expected 0 or a positive"),
-        ("[kernels.x]\nband = 3", "kernels.x.band: expected a table"),
-        ("[kernels.x]\nband = {low = 1}", "Band.high: required, but missing"),
-        ("[kernels.x]\nband = {low = 1, high = 1, mid = 1}", "kernels.x.band.mid: unknown"),
+        ("[kernels]\nmatrix = 7", "kernels.matrix: expected a table, got 7"),
+        ("[kernels.matrix]\nform = 'linear'", "kernels.matrix.form: no form 'linear'"),
+        ("[kernels.matrix]\nform = []", "kernels.matrix.form: no form"),
+        ("[kernels.matrix]\nlanch = 1e-6", "kernels.matrix.lanch: unknown; did you mean 'launch'"),
+        ("[kernels.matrix]\nlaunch = -1", "KernelForm.launch: expected 0 or a positive"),
+        ("[kernels.matrix]\nband = 3", "kernels.matrix.band: expected a table"),
+        ("[kernels.matrix]\nband = {low = 1}", "Band.high: required, but missing"),
+        (
+            "[kernels.matrix]\nband = {low = 1, high = 1, mid = 1}",
+            "kernels.matrix.band.mid: unknown",
+        ),
         ("[collectives.all-reduce]\nform = 'kernel'", "no form 'kernel'"),
         ("[host]\nconstants = 1", "host.constants: unknown; did you mean 'constant'"),
         ("origins = 3", "origins: expected"),
@@ -756,6 +759,10 @@ def test_a_file_by_hand_is_short(tmp_path):
         ("[[origins]]\nplaces = 'x'", "origins.places: unknown; did you mean 'place'"),
         ("= 1", "expected TOML"),
         ("x" * 70_000, "expected at most 65536 bytes"),
+        ('[kernels."matrx.bf16"]\nmemory = 0.8', "no kind 'matrx'; did you mean 'matrix'"),
+        ('[kernels.""]\nmemory = 0.8', "no kind ''"),
+        ("[collectives.all-reduced]\nshare = 0.8", "did you mean 'all-reduce'"),
+        ("[decode_band]\nlow = 1.2\nhigh = 0.8", "Band.low: expected at most high=0.8, got 1.2"),
     ],
 )
 def test_a_hostile_file_ends_in_one_error(tmp_path, text, match):
@@ -764,6 +771,13 @@ def test_a_hostile_file_ends_in_one_error(tmp_path, text, match):
     with pytest.raises(E.PerfModelError, match=match) as caught:
         pm.read_efficiency(path)
     assert "mine.toml" in str(caught.value)
+
+
+@pytest.mark.parametrize("engine", [None, "vllm"])
+@pytest.mark.parametrize("base", [3, None, "trtllm", [1.0]])
+def test_a_base_is_named_where_it_is_none(base, engine):
+    with pytest.raises(E.InvalidValueError, match="base: expected one of auto, ideal, got"):
+        pm.calibrate(KERNELS, H100, base=base, engine=engine)
 
 
 def test_what_is_no_file_of_an_efficiency(tmp_path):

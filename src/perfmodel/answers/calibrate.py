@@ -16,7 +16,8 @@ from perfmodel.answers.calibrating.table import read_rows
 from perfmodel.base._messages import did_you_mean, plain
 from perfmodel.base.errors import ConfigError, InvalidValueError
 from perfmodel.base.precision import Precision, PrecisionLike
-from perfmodel.base.spec import MAX_TEXT, Origin, Source, checked_kind, text
+from perfmodel.base.spec import MAX_TEXT, Origin, Source, checked_choice, checked_kind, text
+from perfmodel.machine.efficiency import Efficiency
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.sources.efficiency import EfficiencyLike, resolve_efficiency
 from perfmodel.work.parallel import SINGLE, Parallelism
@@ -103,6 +104,8 @@ def calibrate(
     check_gpu(gpu)
     if model is not None:
         checked_kind("model", model, ModelShape, "pm.model(key) or pm.read_hf(path)")
+    if not isinstance(base, Efficiency):
+        checked_choice("base", base, ("auto", "ideal"))
     if engine is not None and base != "auto":
         raise InvalidValueError("base, engine: expected one of them, got both")
     known = resolve_efficiency(base, gpu, engine)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import cached_property
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from perfmodel.base._messages import shown
 from perfmodel.base._num import Num, is_plain
@@ -102,6 +102,14 @@ class Band(Spec):
 
     low: Quantity = quantity("r_{10}", "1", "10th percentile of measured over expected")
     high: Quantity = quantity("r_{90}", "1", "90th percentile of measured over expected")
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Self:
+        if self.low > self.high:
+            raise InvalidValueError(
+                f"Band.low: expected at most high={self.high:g}, got {self.low:g}"
+            )
+        return self
 
 
 class KernelEfficiency(Spec):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from perfmodel.base._data import printable, read_toml, reason
 from perfmodel.base._messages import did_you_mean, plain, shown
@@ -20,6 +20,8 @@ from perfmodel.machine.efficiency import (
 )
 from perfmodel.machine.forms import AllReduceForm, HostForm, KernelForm, PrefillForm
 from perfmodel.sources.catalog import iso_day
+from perfmodel.work.collective import CollectiveKind
+from perfmodel.work.operation import SMALL
 
 _FORMS: Final[Mapping[str, Mapping[str, type[Spec]]]] = {
     "kernels": {"kernel": KernelForm, "prefill": PrefillForm},
@@ -30,6 +32,11 @@ _PARTS: Final[Mapping[str, type[Spec]]] = {
     "host": HostForm,
     "decode_band": Band,
     "prefill_band": Band,
+}
+_ATTENTION: Final = ("decode-attention", "prefill-attention", "latent-decode", "latent-prefill")
+_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "kernels": ("matrix", "experts", *_ATTENTION, SMALL),
+    "collectives": get_args(CollectiveKind),
 }
 _PLAIN: Final = tuple(
     name for name in Efficiency.model_fields if name not in (*_FORMS, *_PARTS, "origins")
@@ -107,6 +114,11 @@ def _known(
     forms = _FORMS[part]
     for name, item in _table(where, part, table.get(part, {})).items():
         field = f"{part}.{plain(name)}"
+        # Another kind would be of no kernel, and change nothing.
+        kind = name.partition(".")[0] if part == "kernels" else name
+        if kind not in _KINDS[part]:
+            near = did_you_mean(kind, _KINDS[part])
+            raise ConfigError(f"{where}: {field}: no kind {shown(kind)}; {near}")
         values = dict(_table(where, field, item))
         band, _ = values.pop("band", None), values.pop("tested", None)
         form = values.pop("form", next(iter(forms)))
