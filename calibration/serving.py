@@ -28,6 +28,7 @@ from serving import ROUNDS, Served, efficiency, parallelism, read  # noqa: E402
 import perfmodel as pm  # noqa: E402
 from perfmodel.answers.serving.costs import Costs, Server, costs_of, knots_up_to  # noqa: E402
 from perfmodel.answers.serving.steady import Loop, State, burst, closed, state  # noqa: E402
+from perfmodel.machine.forms import HostForm  # noqa: E402
 
 ENGINES = ("vllm", "sglang", "trtllm")
 START = (0.3e-3, 5e-6, 1.0)  # s a step, s a sequence, interference
@@ -72,12 +73,15 @@ def runs_of(served: list[Served]) -> Runs:
 
 
 def _server(one: Served) -> Server:
-    shape = model(one.record.model)
+    """It launches prompts without a graph; what else its host adds is fitted."""
+    shape, known = model(one.record.model), efficiency(one.record, host=True)
+    assert known.host is not None
+    bare = HostForm(launch_scale=known.host.launch_scale)
     return Server(
         shape,
         pm.gpu(one.record.gpu),
         shape.resolve_precision(precision(one.record.precision, shape)),
-        efficiency(one.record, host=False),
+        known.model_copy(update={"host": bare}),
         parallelism(one.record),
         None,
     )
