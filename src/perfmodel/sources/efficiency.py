@@ -88,8 +88,10 @@ def efficiency(gpu: GpuSpec, *, engine: str | None = None, graphs: bool = True) 
     checked_kind("gpu", gpu, GpuSpec, "pm.gpu(key) or pm.read_gpu(path)")
     checked_flag("graphs", graphs)
     name = None if engine is None else _engine(engine)
-    stream = name is not None and name in streams()
-    found = stream_efficiency(gpu, name) if stream else _efficiency(gpu.key, name)
+    if name is not None and name in streams():
+        found = stream_efficiency(gpu, name)
+    else:
+        found = _efficiency(gpu.key, name)
     return found if graphs else found.model_copy(update={"graphs": False})
 
 
