@@ -331,18 +331,20 @@ def test_at_the_winning_price_a_chip_costs_what_the_best_other_does(ask):
 
 
 def test_with_the_winning_bandwidth_a_chip_wins():
-    found = bought(gpus=["h100-sxm", "a100-sxm-80gb"], prices={"h100-sxm": 3, "a100-sxm-80gb": 2})
-    loser = next(p.gpu for p in found.by_chip if p.gpu != found.best.gpu)
-    needed = found.winning_bandwidth(loser.key)
-    assert needed > loser.memory_bandwidth
+    # The same chip but for its bandwidth and a lower price: at some bandwidth below the other's
+    # it takes as few devices, or at least not so many more that the price does not make up for it.
+    slow = H100.model_copy(update={"name": "slow", "memory_bandwidth": 1e12})
+    prices = {"H100": 2.5, "slow": 2.0}
+    options = {"slo": pm.Slo(ttft=0.5, tpot=0.03), "pools": "together"}
+    found = pm.plan(LLAMA, CHAT, gpus=[H100, slow], prices=prices, **options)
+    assert found.best.gpu.name == "H100"
+    needed = found.winning_bandwidth("slow")
+    assert 1e12 < needed < H100.memory_bandwidth
     for factor, wins in ((1.002, True), (0.998, False)):
-        faster = loser.model_copy(update={"memory_bandwidth": needed * factor})
-        own = pm.plan(
-            LLAMA, CHAT, slo=TARGETS, gpus=faster, engine="vllm",
-            prices={loser.key: {"h100-sxm": 3, "a100-sxm-80gb": 2}[loser.key]},
-        ).best  # fmt: skip
+        faster = slow.model_copy(update={"memory_bandwidth": needed * factor})
+        own = pm.plan(LLAMA, CHAT, gpus=faster, prices={"slow": 2.0}, **options).best
         assert (own.cost_per_hour <= found.best.cost_per_hour) == wins
-    assert found.winning_bandwidth(found.best.gpu) == found.best.gpu.memory_bandwidth
+    assert found.winning_bandwidth(H100) == H100.memory_bandwidth
 
 
 # -- what will not do ------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def elasticities(plan: Plan) -> dict[str, float]:
     own, *others = (math.log(load) for load in loads)
     names = [name for name in changed if name]
     return {
-        name: round((other - own) / math.log(MORE), 9) + 0.0
+        name: round((other - own) / math.log(MORE), 6) + 0.0
         for name, other in zip(names, others, strict=True)
     }
 
