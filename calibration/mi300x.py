@@ -135,7 +135,7 @@ def main() -> None:
 def _written(found: Found, result: Tested) -> str:
     form = slowed(found).collective("all-reduce")
     assert form is not None
-    values = ", ".join(f"{name} = {number(value)}" for name, value in form.form)
+    values = ",".join(f"{name}={number(value)}" for name, value in form.form)
     return f"""\
 key = "mi300x"
 base = "unknown" # the kernels of other chips,
@@ -149,7 +149,7 @@ date = "{DATE}"
 note = "Two parameters fitted by calibration/ to half of the shapes; tested on others, and on 405B."
 
 [all-reduce]
-pooled = {{form = {{{values}}}, tested = {{{shown(result)}}}}}
+pooled = {{form={{{values}}}, tested={{{shown(result)}}}}}
 """
 
 

@@ -50,14 +50,14 @@ def write_catalog(
 
 
 def _row(fit: Fit) -> str:
-    form = ", ".join(f"{name} = {number(value)}" for name, value in sorted(fit.form.items()))
-    return f"{{form = {{{form}}}, tested = {{{shown(fit.tested)}}}}}"
+    form = ",".join(f"{name}={number(value)}" for name, value in sorted(fit.form.items()))
+    return f"{{form={{{form}}}, tested={{{shown(fit.tested)}}}}}"
 
 
 def shown(tested: Tested) -> str:
     """What a catalog says of a test: rows, two errors, the band."""
     errors = {name: number(getattr(tested, name), 3) for name in ("mean", "p90", "low", "high")}
-    return ", ".join(f"{name} = {value}" for name, value in {"rows": tested.rows, **errors}.items())
+    return ",".join(f"{name}={value}" for name, value in {"rows": tested.rows, **errors}.items())
 
 
 def number(value: float, digits: int = 4) -> str:

@@ -19,6 +19,7 @@ import pytest
 from event_simulator import Means, Rules, Run, Steps, two_pools
 
 import perfmodel as pm
+from perfmodel.base.errors import InvalidValueError
 from perfmodel.answers.serving import steady
 from perfmodel.answers.serving.costs import Costs, Server, costs_of, knots_up_to
 from perfmodel.answers.serving.pools import waiting
@@ -520,3 +521,8 @@ def test_wrong_questions_are_refused():
         pm.serve(LLAMA, H100, work, scheduler="disaggregated")
     with pytest.raises(pm.errors.InvalidValueError, match="learned positions"):
         pm.serve(pm.model("gpt2"), H100, work.model_copy(update={"prompt": pm.Lengths(values=(1000,))}))  # noqa: E501  # fmt: skip
+
+
+def test_more_guesses_than_a_step_can_check_are_refused():
+    with pytest.raises(InvalidValueError, match=r"^Speculation\.tokens: "):
+        pm.Speculation(tokens=10**14, acceptance=0.5)

@@ -293,7 +293,7 @@ class Device:
     def spread(self) -> tuple[Num, Num] | None:
         """How far eight of ten measurements lie below and above what is expected [s].
 
-        Kernels of one kind err together, kinds by themselves, and by itself what no kernel tells:
+        Kernels of one band err together, others by themselves, and by itself what no kernel tells:
         hosts, versions, wiring. The parts add as squares. What no band is known of is taken to be
         exact.
         """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, Field
 
 from perfmodel.base._num import Num, where
 from perfmodel.base.spec import (
@@ -104,6 +104,9 @@ def _chance(value: Any) -> float:
 Chance: TypeAlias = Annotated[float, BeforeValidator(_chance)]
 
 
+Guesses: TypeAlias = Annotated[int, Field(ge=1, le=1024, strict=True)]
+
+
 class Speculation(Spec):
     """Drafts: a step checks k guessed tokens of each sequence and keeps those up to the first miss.
 
@@ -122,7 +125,7 @@ class Speculation(Spec):
     0.3425
     """
 
-    tokens: Count = quantity("k", "1", "Tokens that are guessed in each step")
+    tokens: Guesses = quantity("k", "1", "Tokens that are guessed in each step, at most 1,024")
     acceptance: Chance = quantity("a", "1", "Chance that a guess is right")
     draft: ModelShape | None = None
     """The model that guesses, one token after another, on the same devices; None: guesses cost
