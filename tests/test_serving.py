@@ -19,11 +19,11 @@ import pytest
 from event_simulator import Means, Rules, Run, Steps, two_pools
 
 import perfmodel as pm
-from perfmodel.base.errors import InvalidValueError
 from perfmodel.answers.serving import steady
 from perfmodel.answers.serving.costs import Costs, Server, costs_of, knots_up_to
 from perfmodel.answers.serving.pools import waiting
 from perfmodel.answers.serving.steady import Loop, closed, state
+from perfmodel.base.errors import InvalidValueError
 
 H100 = pm.GpuSpec(
     name="H100", memory_bandwidth=3.35e12, memory_capacity=80e9, peak_flops={"bf16": 989e12}
