@@ -25,6 +25,7 @@ NEAREST = {
     "work/collective.py": "test_parallel.py",
     "work/parallel.py": "test_parallel.py",
     "work/shard.py": "test_parallel.py",
+    "answers/planning/": "test_planning.py",
     "answers/serving/": "test_serving.py",
     "answers/serving/workload.py": "test_workload.py",
     "answers/holding/stages.py": "test_memory.py",
@@ -36,6 +37,7 @@ NEAREST = {
     "interfaces/sweeping/": "test_sweep.py",
     "machine/efficiency.py": "test_efficiency.py",
     "machine/forms.py": "test_forms.py",
+    "machine/stack.py": "test_stack.py",
     "sources/efficiency.py": "test_efficiency.py",
     "sources/huggingface/": "test_huggingface.py",
     "sources/huggingface/quantization.py": "test_quantization.py",
@@ -1076,8 +1078,8 @@ MUTANTS = (
     Mutant(
         "a chunk of a prompt is all of it",
         "answers/serving/costs.py",
-        "one = (chunks * (longer[:, :kinds] + attention)) @ shares",
-        "one = (longer[:, :kinds] + attention) @ shares",
+        "one = (chunks * (longer[..., :kinds] + attention)) @ shares",
+        "one = (longer[..., :kinds] + attention) @ shares",
     ),
     Mutant(
         "drafts cost nothing",
@@ -1094,14 +1096,56 @@ MUTANTS = (
     Mutant(
         "keys and values move at no time",
         "answers/serving/pools.py",
-        "return latency + (held.kv + held.state) / bandwidth",
+        "return latency + max(stage.kv(one) + stage.state_bytes for stage in stages) / bandwidth",
         "return latency",
     ),
     Mutant(
         "who finds no room waits for nothing",
         "answers/serving/serve.py",
-        '"ttft": found["ttft"] + waiting_ones / found["requests_per_second"],',
-        '"ttft": found["ttft"],',
+        "ttft + late + (users - held) / rate, rate)",
+        "ttft + late, rate)",
+    ),
+    Mutant(
+        "all chips of a stack are as fast as its first",
+        "machine/stack.py",
+        "_figure([chip.memory_bandwidth for chip in chips], axes)",
+        "_figure([chips[0].memory_bandwidth for chip in chips], axes)",
+    ),
+    Mutant(
+        "prompts and outputs both bear all of the cost",
+        "answers/planning/record.py",
+        "hourly * share / HOUR / rate * MILLION",
+        "hourly / HOUR / rate * MILLION",
+    ),
+    Mutant(
+        "a token takes a whole step",
+        "answers/planning/solve.py",
+        'own / (own + steps * numbers["plain"] / numbers["together"])',
+        'own / (own + steps * numbers["plain"])',
+    ),
+    Mutant(
+        "weights take no room from sequences",
+        "answers/planning/candidates.py",
+        "(capacity - weights) // each",
+        "capacity // each",
+    ),
+    Mutant(
+        "one replica too few is bought",
+        "answers/planning/solve.py",
+        "best = np.where(works(tried), np.minimum(tried, best), best)",
+        "best = np.minimum(tried, best)",
+    ),
+    Mutant(
+        "a chip wins at the price of its dearest plan",
+        "answers/planning/whatif.py",
+        "rival / min(spent)",
+        "rival / max(spent)",
+    ),
+    Mutant(
+        "the dearest hour comes first",
+        "answers/planning/record.py",
+        "return (plan.price is None, cost, plan.tpot",
+        "return (plan.price is None, -cost, plan.tpot",
     ),
 )
 

@@ -57,6 +57,20 @@ def test_what_a_million_tokens_cost():
     assert found.energy_per_million == pytest.approx(700 * whole / 2304 * 1e6, rel=1e-4)
 
 
+def test_tokens_share_their_steps_and_prompts_do_not():
+    # 64 users, b of whom decode together: a token takes a b-th of 4.776 ms; a prompt makes the step
+    # that reads it compute-bound, (2048 + b - 1) 16e9 / 989e12 s in place of 4.776 ms.
+    work = pm.Workload(prompt=2048, output=256, concurrency=64)
+    slo = pm.Slo(tpot=0.05)
+    found = pm.plan(COARSE, work, slo=slo, gpus=H100, prices={"H100": 3.6}, pools="together").best
+    prompt = (2048 + found.batch - 1) * 16e9 / 989e12 - 4.77612e-3
+    tokens = 255 * 4.77612e-3 / found.batch
+    assert found.batch > 50
+    assert found.prompt_share == pytest.approx(prompt / (prompt + tokens), rel=1e-3)
+    ratio = found.cost_per_million_output / found.cost_per_million_input
+    assert ratio == pytest.approx(tokens / 256 / (prompt / 2048), rel=1e-3)
+
+
 def test_how_many_users_a_token_has_time_for():
     # 20 ms a token, on 8e9 parameters: a step of b tokens reads 16e9 B in 4.776 ms, and 1,000 more
     # tokens take (1000 + b) 16e9 / 989e12 s. In a step, one of nu others ends with chance 1 / 199;
