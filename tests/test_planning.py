@@ -470,9 +470,32 @@ def test_a_wrong_target_is_named(fields, told):
         pm.Slo(**fields)
 
 
-def test_a_device_too_few_is_named():
-    with pytest.raises(InvalidValueError, match="devices: expected a whole number from 1"):
-        pm.largest_load(LLAMA, CHAT, slo=TARGETS, devices=0, gpus=H100)
+@pytest.mark.parametrize(
+    ("devices", "told"), [(0, "a whole number from 1"), (10**15, "at most 1,000,000,000")]
+)
+def test_too_few_and_too_many_devices_are_named(devices, told):
+    with pytest.raises(InvalidValueError, match=f"devices: expected {told}"):
+        pm.largest_load(LLAMA, CHAT, slo=TARGETS, devices=devices, gpus=H100)
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pm.Workload(prompt=100, output=100, concurrency=1e12),
+        pm.Workload(prompt=100, output=100, rate=1e9),
+        pm.Workload(prompt=100, output=100, rate=1e-9),
+        pm.Workload(prompt=1e8, output=100, concurrency=3),
+        pm.Workload(prompt=1, output=1.5, concurrency=1.5),
+        pm.Workload(prompt=[1, 100], output={2: 3, 900: 1}, concurrency=30, rounds=2),
+    ],
+    ids=str,
+)
+def test_extreme_loads_are_planned_or_refused(work):
+    found = pm.plan(LLAMA, work, slo=TARGETS, gpus=[H100, L40S], prices=PRICES)
+    assert "best" in repr(found)
+    for plan in found.rows:
+        assert plan.feasible or plan.reason
+        assert plan.feasible <= (plan.headroom is not None and plan.headroom >= -1e-9)
 
 
 # -- tables and words ------------------------------------------------------------------------------

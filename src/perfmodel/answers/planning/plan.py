@@ -35,6 +35,7 @@ from perfmodel.work.shape import ModelShape
 
 Kinds: TypeAlias = tuple[bool, ...]  # without pools of their own for prompts, with them, or both
 Pooling: TypeAlias = Literal["together", "apart", "both"]
+MOST_DEVICES: Final = 10**9  # of more, whole users are lost to rounding
 _SHARES: Final = 15  # ways to divide many replicas between two pools that are tried
 
 
@@ -222,6 +223,8 @@ def largest_load(
         model, workload, slo, scheduler, efficiency, engine, server, speculation, policy, precisions
     )
     there = checked_count("devices", devices)
+    if there > MOST_DEVICES:
+        raise InvalidValueError(f"devices: expected at most {MOST_DEVICES:,}, got {there:,}")
     search = _search(demand, named, parallelisms, pools, there, MOST)
     return ranked(bearing(search, offers(gpus, prices), _kinds(pools), there), "token", there)
 

@@ -323,7 +323,9 @@ class Plans(Spec):
 
     def __repr__(self) -> str:
         kept = sum(plan.feasible for plan in self.rows)
-        return f"<{kept:,} of {len(self.rows):,} plans do; best: {str(self.best)[1:-1]}>"
+        best = self.best
+        told = "none" if best is None else str(best)[1:-1]
+        return f"<{kept:,} of {len(self.rows):,} plans do; best: {told}>"
 
     __str__ = __repr__
 
