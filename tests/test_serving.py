@@ -526,3 +526,34 @@ def test_wrong_questions_are_refused():
 def test_more_guesses_than_a_step_can_check_are_refused():
     with pytest.raises(InvalidValueError, match=r"^Speculation\.tokens: "):
         pm.Speculation(tokens=10**14, acceptance=0.5)
+
+
+@pytest.mark.parametrize("users", [1e4, 1e7, 1e12])
+def test_no_pool_reads_more_prompts_than_it_has_time_for(users: float) -> None:
+    """Users in a loop wait until the rate is one that the pool bears: c replicas, c / s a second.
+
+    By hand: 16 GFLOP a token, 1,000 of them at 989 TFLOP/s take 16.2 ms, so that a replica reads
+    at most 61.8 prompts a second, of however many users and replicas.
+    """
+    chip = pm.GpuSpec(
+        name="one",
+        memory_bandwidth=3.35e12,
+        memory_capacity=80e9,
+        peak_flops={"bf16": 989e12},
+    )
+    model = pm.ModelShape.from_totals(params=8e9)
+    most = 989e12 / (2 * 8e9 * 1000)
+    replicas = int(users / 1000)
+    pools = pm.Disaggregated(prefill=replicas, decode=replicas, transfer=1e12)
+    work = pm.Workload(prompt=1000, output=200, concurrency=users)
+    found = pm.serve(model, chip, work, scheduler=pools)
+    assert 0.99 * most < found.requests_per_second / replicas < 1.001 * most
+    with pytest.raises(pm.errors.InvalidValueError, match="requests a second"):
+        pm.serve(
+            model,
+            chip,
+            pm.Workload(prompt=1000, output=200, rate=1.01 * most * replicas),
+            scheduler=pools,
+        )
+    below = pm.Workload(prompt=1000, output=200, rate=0.99 * most * replicas)
+    assert pm.serve(model, chip, below, scheduler=pools).requests_per_second == below.rate

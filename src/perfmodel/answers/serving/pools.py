@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from math import e
+from typing import Final, NamedTuple
 
 from perfmodel.answers.holding.policies import resolve_policy
 from perfmodel.answers.holding.stages import stages_of
 from perfmodel.answers.serving.costs import Server
 from perfmodel.answers.serving.scheduler import Disaggregated
 from perfmodel.answers.serving.workload import Workload
-from perfmodel.base._num import Num, minimum
+from perfmodel.base._num import Num, maximum, minimum
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.work.step import Group
 
-_FULL = 1 - 1e-6
+_SPARE: Final = 1e-6  # of the time, where a formula for stable queues is left
+_STEEPEST: Final = 100.0  # a power of e, so that no wait overflows
 
 
 def waiting(service: Num, square: Num, load: Num, servers: Num) -> Num:
     """Mean wait for one of several servers, first come, first served: Sakasegawa's approximation.
 
     ``s (1 + c_s^2) / 2  rho^(sqrt(2 (c + 1)) - 1) / (c (1 - rho))``; of one server it is exact for
-    random arrivals.
+    random arrivals. Users in a loop wait as long as it takes to keep the load below 1, so past
+    nearly all of it the wait goes on growing, as steeply and without a bound.
 
     Parameters
     ----------
@@ -38,9 +41,11 @@ def waiting(service: Num, square: Num, load: Num, servers: Num) -> Num:
     float or array
         Time [s].
     """
-    load = minimum(load, _FULL)
+    over = maximum(load - (1 - _SPARE), 0.0) / _SPARE
+    load = minimum(load, 1 - _SPARE)
     power = (2 * (servers + 1)) ** 0.5 - 1
-    return service * square / 2 * load**power / (servers * (1 - load))
+    wait = service * square / 2 * load**power / (servers * (1 - load))
+    return wait * e ** minimum(over, _STEEPEST)
 
 
 class Pools(NamedTuple):

@@ -38,7 +38,7 @@ from perfmodel.work.shape import ModelShape
 
 MOST: Final = 2.0**16  # sequences of a replica where nothing else limits them
 _SETTLE: Final = 4  # rounds
-MANY: Final = 2.0**20  # users who keep all pools busy
+MANY: Final = 2.0**20  # users of a replica that writes, who keep all pools busy
 
 
 def serve(
@@ -312,7 +312,7 @@ class System(NamedTuple):
 
     def fastest(self, most: Num) -> Num:
         """Requests a second that so many users of each replica have answered, and no more."""
-        many = MANY if self.pools else most * self.asked.lanes
+        many = (MANY if self.pools else most) * self.asked.lanes
         return self.of_users(many, most)["requests_per_second"]
 
     def of_rate(self, rate: float, room: float | None) -> dict[str, Any]:
