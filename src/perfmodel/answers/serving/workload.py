@@ -144,7 +144,8 @@ class Workload(Spec):
         if concurrency is None and rate is None:
             if trace.rate is None:
                 raise InvalidValueError(
-                    "rate: expected it or concurrency, for the trace has no arrival times, got none"
+                    "rate: expected it or concurrency, for the trace has no two arrival times, "
+                    "got none"
                 )
             rate = trace.rate
         return cls(
