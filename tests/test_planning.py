@@ -582,3 +582,17 @@ def test_the_command_line_refuses_in_one_line(capsys, more, told):
     said = capsys.readouterr().err
     assert told in said
     assert said.count("\n") == 1
+
+
+def test_a_billion_devices_bear_what_one_does_a_billion_times() -> None:
+    """Replicas do not know of each other."""
+    llama = pm.model("llama-3.1-8b")
+    asked = pm.Workload(prompt=1000, output=200, concurrency=1)
+    targets = pm.Slo(ttft=1, tpot=0.05)
+    for devices in (1, 10**9):
+        found = pm.largest_load(
+            llama, asked, slo=targets, gpus="h100-sxm", devices=devices, pools="together"
+        )
+        assert found.best is not None
+        each = found.best.workload.concurrency / devices
+        assert 385 <= each < 386

@@ -21,6 +21,7 @@ from perfmodel.work.parallel import SINGLE
 _TURNS: Final = 80  # of a search: enough to halve 1e24 to one
 _EVEN: Final = 1 + 1e-9  # a target that is met to rounding is met
 _STABLE: Final = 1 - 1e-9  # of the rate at which a queue has no end
+_LEFT: Final = 1e-8  # share of a load that a search may be off by
 IDLE: Final = 50.0  # replicas for each request in the servers: all but alone
 
 
@@ -205,7 +206,8 @@ def _next_whole(works: Callable[[Any], Any], found: Any) -> Any:
     import numpy as np
 
     best = 0 * found
-    for step in (-1, 0, 1):
+    # Of very many users, the search leaves more than one to rounding.
+    for step in (-np.ceil(found * _LEFT), -1, 0, 1):
         tried = np.maximum(found + step, 1.0)
         best = np.where(works(tried) & (found > 0), tried, best)
     return best
