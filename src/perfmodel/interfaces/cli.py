@@ -457,7 +457,8 @@ def _workloads(
     if concurrency is not None and rate is not None:
         raise InvalidValueError(f"--{users}, --rate: expected one of them, got both")
     name, text = ("rate", rate) if concurrency is None else ("concurrency", concurrency)
-    many = [None] if text is None else [_number(name, part) for part in _parts(name, text)]
+    asked = "rate" if name == "rate" else users
+    many = [None] if text is None else [_number(asked, part) for part in _parts(asked, text)]
     cached = _whole("prefix", prefix)
     if trace is not None:
         if prompt is not None or output is not None:
