@@ -146,7 +146,7 @@ def test_what_is_no_trace_is_refused(tmp_path):
 
 def test_a_trace_without_times_needs_a_rate(tmp_path):
     table(prompt=[5], output=[6]).to_csv(tmp_path / "t.csv")
-    with pytest.raises(pm.errors.InvalidValueError, match="no arrival times"):
+    with pytest.raises(pm.errors.InvalidValueError, match="no two arrival times"):
         pm.Workload.from_trace(tmp_path / "t.csv")
 
 
