@@ -435,3 +435,25 @@ def test_graphs_are_replayed_or_not(value, engine):
     with pytest.raises(InvalidValueError, match="graphs: expected True or False, got"):
         pm.efficiency(H100, engine=engine, graphs=value)
     assert not pm.efficiency(H100, engine=engine, graphs=False).graphs
+
+
+@pytest.mark.parametrize(
+    ("chip", "engine", "said", "left_out"),
+    [
+        ("h100-sxm", "vllm", "kernels of vllm, fitted to this chip", ["sampling"]),
+        ("h100-pcie", "sglang", "kernels of sglang, fitted to chips of its family", ["sampling"]),
+        ("rtx-4090", "llama.cpp", "kernels of llama.cpp", ["sampling"]),
+        ("h100-sxm", None, "kernels of all engines together", ["host time", "sampling"]),
+    ],
+)
+def test_an_estimate_says_whose_kernels_it_expects(chip, engine, said, left_out):
+    asked = {"engine": engine} if engine else {"efficiency": "auto"}
+    step = pm.decode(pm.model("llama-3.1-8b"), pm.gpu(chip), batch=1, context=100, **asked)
+    assert any(said in line for line in step.assumptions)
+    missing = ", ".join([*left_out, "scheduling", "thermal limits"])
+    assert step.assumptions[-1] == f"not modelled: {missing}"
+
+
+def test_an_ideal_estimate_models_neither_launches_nor_host():
+    step = pm.decode(pm.model("llama-3.1-8b"), pm.gpu("h100-sxm"), batch=1, context=100)
+    assert step.assumptions[-1].startswith("not modelled: kernel launches, host time, sampling")

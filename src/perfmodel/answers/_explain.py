@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from perfmodel.answers.holding.question import Holding
 from perfmodel.answers.holding.remedies import in_words, remedies_of
@@ -16,6 +16,15 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from perfmodel.answers.estimate import Estimate
+
+
+# To what the kernels of an efficiency were fitted, by how well the chip is known.
+_FITTED: Final = {
+    "": "as given",
+    "chip": "fitted to this chip",
+    "family": "fitted to chips of its family",
+    "unknown": "fitted to other chips",
+}
 
 
 def explain(estimate: Estimate) -> str:
@@ -204,11 +213,7 @@ def assumptions(estimate: Estimate) -> tuple[str, ...]:
     kind = estimate.gpu.capacity_kind
     if kind is not None:
         lines.append(f"capacity is the {kind} figure; no paging, no runtime reserve, no buffers")
-    lines.append(_efficiency(estimate.efficiency))
-    left_out = ["host time", "sampling", "scheduling", "thermal limits"]
-    if not estimate.efficiency.call_overhead:
-        left_out.insert(0, "kernel launches")
-    lines.append(f"not modelled: {', '.join(left_out)}")
+    lines += [_efficiency(estimate.efficiency), _left_out(estimate.efficiency)]
     return tuple(lines)
 
 
@@ -260,11 +265,27 @@ def _about_devices(estimate: Estimate) -> list[str]:
 def _efficiency(efficiency: Efficiency) -> str:
     if efficiency.model_copy(update={"origins": ()}) == IDEAL:
         return "ideal efficiency: the roofs themselves, not an expectation; the floor is a bound"
+    if efficiency.kernels:
+        whose = efficiency.engine or "all engines together"
+        return (
+            f"efficiency: kernels of {whose}, {_FITTED[efficiency.known]}: an expectation, whose "
+            "band says how sure it is; the floor is a bound"
+        )
     return (
         f"efficiency: {efficiency.compute:g} of the peaks, {efficiency.memory:g} of the bandwidth, "
         f"{si(efficiency.call_overhead, 's')} a call, {si(efficiency.step_overhead, 's')} a step, "
         f"roofs joined with exponent {efficiency.exponent:g}"
     )
+
+
+def _left_out(efficiency: Efficiency) -> str:
+    """What no number of an estimate has in it, whatever was expected."""
+    known = {
+        "kernel launches": efficiency.kernels or efficiency.call_overhead,
+        "host time": efficiency.host or efficiency.step_overhead or efficiency.block_overhead,
+    }
+    left_out = [name for name, modelled in known.items() if not modelled]
+    return f"not modelled: {', '.join([*left_out, 'sampling', 'scheduling', 'thermal limits'])}"
 
 
 def to_frame(estimate: Estimate) -> pd.DataFrame:
