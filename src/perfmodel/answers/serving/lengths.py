@@ -15,14 +15,18 @@ from perfmodel.base.spec import MAX_LIST, Quantity, Spec, positive
 MAX_LENGTH: Final = 1e8  # tokens; more is no request
 
 
-def _tokens(value: Any) -> float:
-    number = positive(value)
-    if not 1 <= number <= MAX_LENGTH:
-        raise ValueError("expected from 1 to 1e8 tokens")
-    return number
+def tokens(value: Any) -> float:
+    """A length that a prompt or an output can have."""
+    try:
+        number = positive(value)
+        if 1 <= number <= MAX_LENGTH:
+            return number
+    except ValueError:
+        pass
+    raise ValueError("expected from 1 to 1e8 tokens")
 
 
-Tokens: TypeAlias = Annotated[float, BeforeValidator(_tokens)]
+Tokens: TypeAlias = Annotated[float, BeforeValidator(tokens)]
 
 
 class Lengths(Spec):
@@ -79,15 +83,22 @@ class Lengths(Spec):
         return sum(s * x * x for s, x in zip(self.shares, self.values, strict=True))
 
 
-def as_lengths(given: Any) -> Any:
-    """Lengths of a number, of a list, or of a dict of weights; anything else as it is."""
+def as_lengths(given: Any) -> Lengths:
+    """Lengths of a number, of a list, or of a dict of weights."""
     if isinstance(given, Lengths):
         return given
+    try:
+        return Lengths(**_spelt(given))
+    except InvalidValueError as error:  # whoever asked names its own field, and what it got
+        raise ValueError(str(error).removeprefix("Lengths.").split(", got ")[0]) from None
+
+
+def _spelt(given: Any) -> dict[str, Any]:
+    """The fields of lengths, however they are given."""
     if isinstance(given, Mapping):
-        if set(given) <= {"values", "weights"}:
+        if given and set(given) <= {"values", "weights"}:
             return dict(given)
-        values, weights = _listed(given.keys()), _listed(given.values())
-        return {"values": values, "weights": weights}
+        return {"values": _listed(given.keys()), "weights": _listed(given.values())}
     if isinstance(given, str | bytes | bytearray | memoryview):
         raise ValueError("expected a number of tokens, a list, or a dict of weights")
     if isinstance(given, Iterable):
@@ -97,7 +108,7 @@ def as_lengths(given: Any) -> Any:
 
 def _one(given: Any) -> float:
     try:
-        return _tokens(given)
+        return tokens(given)
     except ValueError:
         raise ValueError(
             "expected from 1 to 1e8 tokens, a list of such numbers, or a dict of weights"
