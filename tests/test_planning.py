@@ -568,8 +568,11 @@ def test_the_command_line_says_what_the_library_says(capsys):
         ("--users 3", "expected ttft, tpot or end_to_end"),
         ("--tpot 1", "--users: expected it, --rate or --trace"),
         ("--users 3 --rate 2 --tpot 1", "--users, --rate: expected one of them"),
-        ("--users 3 --tpot -1", "--tpot: expected numbers"),
-        ("--users nan --tpot 1", "--users: expected numbers"),
+        (
+            "--users 3 --tpot -1",
+            "--tpot: expected a positive, finite number (1e-9 to 1e30), got '-1'",
+        ),
+        ("--users nan --tpot 1", "--users: expected a positive, finite number"),
         ("--users 3 --tpot 1 --devices 2 --max-devices 2", "--devices, --max-devices"),
         ("--users 3 --tpot 1 --price 2", "--price: expected a chip and USD an hour"),
         ("--users 3 --tpot 1 --json --explain", "--json, --explain"),

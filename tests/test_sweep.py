@@ -563,6 +563,7 @@ def refused(capsys: Any, *arguments: str) -> str:
         ("3..20", [3, 6, 12]),
         ("1024:4096:1024", [1024, 2048, 3072, 4096]),
         ("1:3, 8", [1, 2, 3, 8]),
+        ("1e3..4_000, 5.0", [1000, 2000, 4000, 5]),
     ],
 )
 def test_axes_as_they_are_spelled(capsys, text, meant):
@@ -572,11 +573,26 @@ def test_axes_as_they_are_spelled(capsys, text, meant):
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "1,", "8..4", "0..4", "1:2:0", "5:4", "1..2..3", "-1", "1.5", "1e3", "1:2:3:4"],
+    [
+        "",
+        "x",
+        "1,",
+        "8..4",
+        "0..4",
+        "1:2:0",
+        "5:4",
+        "1..2..3",
+        "-1",
+        "1.5",
+        "1e16",
+        "nan..4",
+        "1:2:3:4",
+    ],
 )
 def test_what_is_no_axis_is_refused(capsys, text):
     message = refused(capsys, *SWEEP, f"--batch={text}")
-    assert "--batch: expected whole numbers as 1,2,4..64 or 1024:131072:1024, got" in message
+    assert "--batch: expected whole numbers from 1 to 1e15, as 1,2,4..64 or 1024:131072" in message
+    assert message.endswith(f"got {text!r}\n")
 
 
 def test_numbers_without_end_are_refused(capsys):

@@ -13,6 +13,7 @@ import typer
 from perfmodel.base.errors import PerfModelError, one_line
 from perfmodel.interfaces.cli.calibrate import calibrate
 from perfmodel.interfaces.cli.catalog import gpus, models, show
+from perfmodel.interfaces.cli.command import Command
 from perfmodel.interfaces.cli.compare import compare
 from perfmodel.interfaces.cli.plan import plan
 from perfmodel.interfaces.cli.predict import predict
@@ -26,6 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
+    context_settings={"max_content_width": 120},
 )
 
 # Typer names only this child of the class that all wrong command lines raise.
@@ -83,4 +85,4 @@ def _without_command(
 
 app.callback()(_without_command)
 for command in (predict, compare, calibrate, serve, sweep, plan, gpus, models, show):
-    app.command()(command)
+    app.command(cls=Command)(command)

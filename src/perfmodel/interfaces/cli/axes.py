@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from perfmodel.base._messages import shown
 from perfmodel.base.errors import InvalidValueError
+from perfmodel.base.spec import whole
 
 MAX_NUMBERS: Final = 10_000_000  # of an axis
 HOW: Final = "A,B; A..B doubles from A up to B, A:B:STEP counts from A up to B."
-
-_NUMBER: Final = r"([0-9]{1,15})"
-_ONE: Final = re.compile(_NUMBER)
-_DOUBLED: Final = re.compile(rf"{_NUMBER}\.\.{_NUMBER}")
-_COUNTED: Final = re.compile(rf"{_NUMBER}:{_NUMBER}(?::{_NUMBER})?")
 
 
 def numbers(name: str, text: str) -> list[int]:
@@ -28,11 +23,11 @@ def numbers(name: str, text: str) -> list[int]:
     """
     found: list[int] = []
     for part in text.split(","):
-        several = _several(part.strip())
-        if several is None:
+        several = _several(part)
+        if not several:
             raise InvalidValueError(
-                f"--{name}: expected whole numbers as 1,2,4..64 or 1024:131072:1024, "
-                f"got {shown(text)}"
+                f"--{name}: expected whole numbers from 1 to 1e15, as 1,2,4..64 or "
+                f"1024:131072:1024, got {shown(text)}"
             )
         if len(found) + len(several) > MAX_NUMBERS:
             raise InvalidValueError(
@@ -42,20 +37,24 @@ def numbers(name: str, text: str) -> list[int]:
     return found
 
 
-def _several(part: str) -> list[int] | range | None:
-    """What one part between commas means; None where it means nothing."""
-    if match := _ONE.fullmatch(part):
-        return [int(part)]
-    if match := _DOUBLED.fullmatch(part):
-        first, last = map(int, match.groups())
-        return list(_doubled(first, last)) or None
-    if match := _COUNTED.fullmatch(part):
-        first, last, step = int(match[1]), int(match[2]), int(match[3] or 1)
-        return range(first, last + 1, step) or None if step else None
-    return None
+def _several(part: str) -> Sequence[int]:
+    """What one part between commas means; empty where it means nothing."""
+    mark = ".." if ".." in part else ":"
+    try:
+        ends = [whole(float(end)) for end in part.split(mark)]
+    except ValueError:
+        return ()
+    match mark, ends:
+        case _, [one]:
+            return [one]
+        case "..", [first, last]:
+            return list(_doubled(first, last))
+        case ":", [first, last, *step] if len(step) < 2:
+            return range(first, last + 1, *step)
+    return ()
 
 
 def _doubled(number: int, last: int) -> Iterator[int]:
-    while 0 < number <= last:
+    while number <= last:
         yield number
         number *= 2

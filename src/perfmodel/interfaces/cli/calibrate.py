@@ -8,7 +8,7 @@ import typer
 
 from perfmodel.answers.calibrate import calibrate as calibrate_to
 from perfmodel.interfaces.cli import given
-from perfmodel.interfaces.cli.options import Engine, Tensor
+from perfmodel.interfaces.cli.options import Engine, Gpu, Tensor, assumed, printed
 from perfmodel.sources.efficiency_file import read_efficiency
 
 
@@ -17,22 +17,16 @@ def calibrate(
         str,
         typer.Argument(help="A CSV of kernels or of steps, times in seconds.", metavar="FILE"),
     ],
-    gpu: Annotated[str, typer.Option("--gpu", help="A catalog key or a TOML file.", metavar="GPU")],
-    model: Annotated[
-        str | None, typer.Option(help="Model of steps that name none.", metavar="MODEL")
-    ] = None,
-    precision: Annotated[str | None, typer.Option(help="Precision of rows that name none.")] = None,
+    gpu: Gpu,
     tensor: Tensor = "1",
+    model: Annotated[str | None, assumed("Model of steps that name none.", "MODEL")] = None,
+    precision: Annotated[str | None, assumed("Precision of rows that name none.", "NAME")] = None,
     engine: Engine = None,
     base: Annotated[
-        str, typer.Option(help="What holds where rows say nothing: auto, ideal, or a TOML file.")
+        str, assumed("What holds where rows say nothing: auto, ideal, or a TOML file.", "FILE")
     ] = "auto",
-    source: Annotated[
-        str, typer.Option(help="Where the measurements come from, in words.", metavar="TEXT")
-    ] = "",
-    out: Annotated[
-        str | None, typer.Option(help="Write the efficiency to this TOML file.", metavar="FILE")
-    ] = None,
+    source: Annotated[str, printed("Where the measurements come from, in words.", "TEXT")] = "",
+    out: Annotated[str | None, printed("Write the efficiency to this TOML file.", "FILE")] = None,
 ) -> None:
     """Fit what is expected to measurements of your own, and say what it misses."""
     found = calibrate_to(

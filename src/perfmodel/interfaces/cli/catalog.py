@@ -11,6 +11,7 @@ from perfmodel.answers.ridges import ridge_intensity
 from perfmodel.base.spec import Origin
 from perfmodel.base.units import si
 from perfmodel.interfaces.cli import given
+from perfmodel.interfaces.cli.options import Json
 from perfmodel.interfaces.cli.tables import plain_table, print_table
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.sources import catalog
@@ -46,7 +47,7 @@ def models() -> None:
 
 def show(
     key: Annotated[str, typer.Argument(help="A key of a chip or a model, or a file of one.")],
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of text.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Show a chip or a model, with the origin of each value."""
     spec = given.anything(key)

@@ -5,37 +5,38 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated
 
-import typer
-
 from perfmodel.answers.compare import compare as compare_steps
 from perfmodel.interfaces.cli import given
-from perfmodel.interfaces.cli.options import Context, Data, Expert, Pipeline, Precisions, Tensor
+from perfmodel.interfaces.cli.options import (
+    Context,
+    Data,
+    Expert,
+    Gpus,
+    Json,
+    Models,
+    Pipeline,
+    Precisions,
+    Tensor,
+    load,
+)
 from perfmodel.interfaces.cli.tables import Row, print_json, print_table, step_table
 
 
 def compare(
-    models: Annotated[
-        list[str],
-        typer.Argument(help="Catalog keys, config.json files or folders.", metavar="MODEL..."),
-    ],
-    gpu: Annotated[
-        list[str],
-        typer.Option(help="A catalog key or a TOML file; once for each chip.", metavar="GPU"),
-    ],
-    batch: Annotated[
-        str, typer.Option(help="Sequences of the decode step.", metavar="SEQUENCES")
-    ] = "64",
-    context: Context = None,
-    precision: Precisions = None,
+    models: Models,
+    gpu: Gpus,
     tensor: Tensor = "1",
     pipeline: Pipeline = "1",
     expert: Expert = "1",
     data: Data = "1",
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    batch: Annotated[str, load("Sequences of the decode step.", "SEQUENCES")] = "64",
+    context: Context = None,
+    precision: Precisions = None,
+    as_json: Json = False,
 ) -> None:
     """Compare decode steps of models, chips and precisions."""
     shapes = [given.model(name) for name in models]
-    size, attended = given.whole("batch", batch), given.length("context", context, shapes)
+    size, attended = given.count("batch", batch), given.length("context", context, shapes)
     found = compare_steps(
         shapes,
         [given.gpu(name) for name in gpu],

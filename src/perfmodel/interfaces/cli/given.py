@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import os
-import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from perfmodel.base._messages import did_you_mean, shown
 from perfmodel.base.errors import InvalidValueError, UnknownKeyError
+from perfmodel.base.spec import whole
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.sources import catalog
 from perfmodel.sources.efficiency_file import read_efficiency
@@ -17,6 +19,8 @@ from perfmodel.work.parallel import Parallelism
 from perfmodel.work.shape import ModelShape
 
 USUAL_CONTEXT: Final = 2048  # tokens
+
+T = TypeVar("T")
 
 
 def model(name: str) -> ModelShape:
@@ -79,29 +83,32 @@ def efficiency(engine: str | None, efficiency: str | None) -> dict[str, Any]:
 def parallelism(tensor: str, pipeline: str, expert: str, data: str) -> Parallelism:
     """How devices share the model."""
     return Parallelism(
-        tensor=whole("tensor", tensor),
-        pipeline=whole("pipeline", pipeline),
-        expert=whole("expert", expert),
-        data=whole("data", data),
+        tensor=count("tensor", tensor),
+        pipeline=count("pipeline", pipeline),
+        expert=count("expert", expert),
+        data=count("data", data),
     )
 
 
 def length(name: str, text: str | None, shapes: list[ModelShape]) -> int:
     """A length as given, else the usual one, as far as learned positions reach."""
     if text is not None:
-        return whole(name, text)
+        return count(name, text)
     return min(USUAL_CONTEXT, *(shape.position_limit or USUAL_CONTEXT for shape in shapes))
 
 
-def number(name: str, text: str) -> float:
-    """A number, whole or not."""
-    if not re.fullmatch(r"[0-9]{1,15}(\.[0-9]{1,15})?", text):
-        raise InvalidValueError(f"--{name}: expected numbers, got {shown(text)}")
-    return float(text)
+def count(name: str, text: str) -> int:
+    """A whole number of at least 1."""
+    return number(name, text, whole)
 
 
-def whole(name: str, text: str) -> int:
-    """A whole number."""
-    if not re.fullmatch(r"[+-]?[0-9]{1,18}", text):
-        raise InvalidValueError(f"--{name}: expected whole numbers, got {shown(text)}")
-    return int(text)
+def number(name: str, text: str, meant: Callable[[Any], T]) -> T:
+    """A number as Python writes them, if a field that is meant so takes it."""
+    try:
+        read = float(text)
+    except ValueError:
+        read = math.nan  # is refused like any other that cannot be
+    try:
+        return meant(read)
+    except ValueError as error:
+        raise InvalidValueError(f"--{name}: {error}, got {shown(text)}") from None

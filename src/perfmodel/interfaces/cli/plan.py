@@ -4,15 +4,29 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-import typer
-
 from perfmodel.answers.planning.demand import Slo
 from perfmodel.answers.planning.plan import largest_load
 from perfmodel.answers.planning.plan import plan as plan_chips
 from perfmodel.base._messages import shown
 from perfmodel.base.errors import InvalidValueError
+from perfmodel.base.spec import positive
 from perfmodel.interfaces.cli import given
-from perfmodel.interfaces.cli.options import Engine, Expected, Model, Precisions
+from perfmodel.interfaces.cli.options import (
+    Engine,
+    Expected,
+    Json,
+    Model,
+    Output,
+    Precisions,
+    Prefix,
+    Prompt,
+    Trace,
+    assumed,
+    chips,
+    load,
+    printed,
+    targets,
+)
 from perfmodel.interfaces.cli.requests import workloads
 from perfmodel.interfaces.cli.tables import plans_table, print_json, print_table
 from perfmodel.sources import catalog
@@ -21,57 +35,41 @@ from perfmodel.sources.prices import prices
 
 def plan(
     model: Model,
-    users: Annotated[str | None, typer.Option(help="Users at once.", metavar="N")] = None,
-    rate: Annotated[
-        str | None, typer.Option(help="Or requests a second; or neither with --devices.")
-    ] = None,
-    prompt: Annotated[
-        str | None, typer.Option(help="Tokens of a prompt.", metavar="TOKENS")
-    ] = None,
-    output: Annotated[
-        str | None, typer.Option(help="Tokens of an output.", metavar="TOKENS")
-    ] = None,
-    trace: Annotated[
-        str | None,
-        typer.Option(help="Instead of both: a CSV or Parquet file of requests.", metavar="FILE"),
-    ] = None,
-    prefix: Annotated[
-        str, typer.Option(help="Tokens of each prompt that are cached.", metavar="TOKENS")
-    ] = "0",
-    ttft: Annotated[
-        str | None, typer.Option(help="First token within so many seconds.", metavar="S")
-    ] = None,
-    tpot: Annotated[
-        str | None, typer.Option(help="Seconds a token after that, at most.", metavar="S")
-    ] = None,
-    end_to_end: Annotated[
-        str | None, typer.Option(help="Seconds of a request, at most.", metavar="S")
-    ] = None,
     gpu: Annotated[
         list[str] | None,
-        typer.Option(help="A key or a TOML file, once for each chip. Default: the whole catalog."),
+        chips("A key or a TOML file, once for each chip. Default: the whole catalog.", "GPU"),
     ] = None,
     devices: Annotated[
-        str | None, typer.Option(help="Instead of a load: the largest that so many bear.")
+        str | None, chips("Instead of a load: the largest that so many bear.", "DEVICES")
     ] = None,
-    max_devices: Annotated[str | None, typer.Option(help="Devices in all, at most.")] = None,
+    max_devices: Annotated[str | None, chips("Devices in all, at most.", "DEVICES")] = None,
     price: Annotated[
-        list[str] | None,
-        typer.Option(help="USD an hour of a device, once for each chip.", metavar="GPU=USD"),
+        list[str] | None, chips("USD an hour of a device, once for each chip.", "GPU=USD")
     ] = None,
+    users: Annotated[str | None, load("Users at once.", "USERS")] = None,
+    rate: Annotated[
+        str | None, load("Or requests a second; or neither with --devices.", "REQUESTS/S")
+    ] = None,
+    prompt: Prompt = None,
+    output: Output = None,
+    trace: Trace = None,
+    prefix: Prefix = "0",
+    ttft: Annotated[str | None, targets("First token within so many seconds.", "S")] = None,
+    tpot: Annotated[str | None, targets("Seconds a token after that, at most.", "S")] = None,
+    end_to_end: Annotated[str | None, targets("Seconds of a request, at most.", "S")] = None,
     precision: Precisions = None,
     pools: Annotated[
-        str, typer.Option(help="Prompts beside tokens, or in a pool: together, apart or both.")
+        str, assumed("Prompts beside tokens, or in a pool: together, apart or both.", "NAME")
     ] = "both",
     engine: Engine = None,
     efficiency: Expected = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Every candidate, not only the best of each chip.")
+        bool, printed("Every candidate, not only the best of each chip.", None, "--all")
     ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="The best in a paragraph, and why others will not do.")
+        bool, printed("The best in a paragraph, and why others will not do.", None, "--explain")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Plan what to buy for a load and its targets, or what load so many devices bear."""
     if as_json and explain:
@@ -83,7 +81,9 @@ def plan(
     (work,) = workloads(prompt, output, trace, prefix, users, rate, users="users")
     targets = {"ttft": ttft, "tpot": tpot, "end_to_end": end_to_end}
     options: dict[str, Any] = {
-        "slo": Slo(**{n: given.number(n, text) for n, text in targets.items() if text is not None}),
+        "slo": Slo(
+            **{n: given.number(n, x, positive) for n, x in targets.items() if x is not None}
+        ),
         "gpus": None if not gpu else [given.gpu(name) for name in gpu],
         "precisions": given.precisions(precision),
         "prices": _prices(price, gpu),
@@ -91,10 +91,10 @@ def plan(
     } | given.efficiency(engine, efficiency)
     if devices is not None:
         found = largest_load(
-            given.model(model), work, devices=given.whole("devices", devices), **options
+            given.model(model), work, devices=given.count("devices", devices), **options
         )
     else:
-        limit = None if max_devices is None else given.whole("max-devices", max_devices)
+        limit = None if max_devices is None else given.count("max-devices", max_devices)
         found = plan_chips(given.model(model), work, max_devices=limit, **options)
     rows = found.rows if every else found.by_chip
     if as_json:
@@ -117,5 +117,5 @@ def _prices(texts: list[str] | None, gpus: list[str] | None) -> dict[str, Any] |
                 f"--price: expected a chip and USD an hour, as h100-sxm=2.5, got {shown(text)}"
             )
         key = given.gpu(name).name if name in (gpus or ()) and name not in catalog.gpus() else name
-        found[key] = given.number("price", per_hour)
+        found[key] = given.number("price", per_hour, positive)
     return found

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Annotated, Any
 
-import typer
-
 from perfmodel.answers.estimate import Estimate
 from perfmodel.answers.memory import max_batch
 from perfmodel.answers.steps import decode, prefill
@@ -26,10 +24,14 @@ from perfmodel.interfaces.cli.options import (
     Expected,
     Expert,
     Gpus,
+    Json,
     Model,
     Pipeline,
     Precisions,
     Tensor,
+    assumed,
+    load,
+    printed,
 )
 from perfmodel.interfaces.cli.tables import Row, print_csv, print_json, print_table, step_table
 from perfmodel.machine.hardware import GpuSpec
@@ -40,29 +42,28 @@ from perfmodel.work.shape import ModelShape
 def predict(
     model: Model,
     gpu: Gpus,
-    batch: Annotated[
-        str, typer.Option(help="Sequences of a decode step, one or more.")
-    ] = "1,8,64,256,512,1024",
-    context: Context = None,
-    prompt: Annotated[
-        str | None,
-        typer.Option(help=f"Tokens of the prompt, for prefill. {USUAL}", metavar="TOKENS"),
-    ] = None,
-    precision: Precisions = None,
     tensor: Tensor = "1",
     pipeline: Pipeline = "1",
     expert: Expert = "1",
     data: Data = "1",
+    batch: Annotated[
+        str, load("Sequences of a decode step, one or more numbers.", "SEQUENCES")
+    ] = "1,8,64,256,512,1024",
+    context: Context = None,
+    prompt: Annotated[
+        str | None, load(f"Tokens of the prompt, for prefill. {USUAL}", "TOKENS")
+    ] = None,
+    precision: Precisions = None,
     engine: Engine = None,
     efficiency: Expected = None,
     weights_only: Annotated[
-        bool, typer.Option("--weights-only", help="Count the weights alone: no KV, no activations.")
+        bool, assumed("Count the weights alone: no KV, no activations.", None, "--weights-only")
     ] = False,
     explain: Annotated[
-        bool, typer.Option("--explain", help="Each operation, both roofs, assumptions, sources.")
+        bool, printed("Each operation, both roofs, assumptions, sources.", None, "--explain")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of tables.")] = False,
-    as_csv: Annotated[bool, typer.Option("--csv", help="CSV instead of tables.")] = False,
+    as_json: Json = False,
+    as_csv: Annotated[bool, printed("CSV instead of tables.", None, "--csv")] = False,
 ) -> None:
     """Predict decode at several batch sizes, then prefill."""
     if as_json + as_csv + explain > 1:
@@ -75,7 +76,7 @@ def predict(
     attended = given.length("context", context, [shape])
     read = given.length("prompt", prompt, [shape])
     names = given.precisions(precision)
-    sizes = [given.whole("batch", part) for part in given.parts("batch", batch)]
+    sizes = [given.count("batch", part) for part in given.parts("batch", batch)]
     asked = [("decode", size, attended, name) for size in sizes for name in names]
     asked += [("prefill", 1, read, name) for name in names]
     ways = given.parallelism(tensor, pipeline, expert, data)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from perfmodel.answers.serving.lengths import tokens
 from perfmodel.answers.serving.workload import Workload
 from perfmodel.base.errors import InvalidValueError
+from perfmodel.base.spec import non_negative, positive
 from perfmodel.interfaces.cli import given
 
 
@@ -23,15 +25,17 @@ def workloads(
     name, text = ("rate", rate) if concurrency is None else ("concurrency", concurrency)
     asked = "rate" if name == "rate" else users
     parts = [] if text is None else given.parts(asked, text)
-    many: list[float | None] = [given.number(asked, part) for part in parts] or [None]
-    cached = given.whole("prefix", prefix)
+    many: list[float | None] = [given.number(asked, part, positive) for part in parts] or [None]
+    cached = given.number("prefix", prefix, non_negative)
     if trace is not None:
         if prompt is not None or output is not None:
             raise InvalidValueError("--trace: expected it or --prompt and --output, got both")
-        return [Workload.from_trace(trace, prefix=cached, **{name: one}) for one in many]
+        first = Workload.from_trace(trace, prefix=cached, **{name: many[0]})
+        return [first, *(first.model_copy(update={name: one}) for one in many[1:])]
     if prompt is None or output is None:
         raise InvalidValueError("--prompt, --output: expected both, or --trace, got less")
     if text is None:
         raise InvalidValueError(f"--{users}: expected it, --rate or --trace, got none")
-    lengths = {"prompt": given.whole("prompt", prompt), "output": given.whole("output", output)}
-    return [Workload(**lengths, prefix=cached, **{name: one}) for one in many]
+    read = given.number("prompt", prompt, tokens)
+    written = given.number("output", output, tokens)
+    return [Workload(prompt=read, output=written, prefix=cached, **{name: n}) for n in many]

@@ -5,12 +5,21 @@ from __future__ import annotations
 from itertools import product
 from typing import Annotated, Any, Final
 
-import typer
-
 from perfmodel.base._messages import shown
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.interfaces.cli import axes, given
-from perfmodel.interfaces.cli.options import USUAL, Expected, Precisions
+from perfmodel.interfaces.cli.options import (
+    USUAL,
+    Expected,
+    Gpus,
+    Json,
+    Models,
+    Precisions,
+    assumed,
+    chips,
+    load,
+    printed,
+)
 from perfmodel.interfaces.cli.tables import frame_rows, frame_table, print_json, print_table
 from perfmodel.work.parallel import Parallelism
 from perfmodel.work.shape import ModelShape
@@ -19,52 +28,33 @@ MAX_PRINTED: Final = 10_000  # rows
 
 
 def sweep(
-    models: Annotated[
-        list[str],
-        typer.Argument(help="Catalog keys, config.json files or folders.", metavar="MODEL..."),
-    ],
-    gpu: Annotated[
-        list[str],
-        typer.Option(help="A catalog key or a TOML file; once for each chip.", metavar="GPU"),
-    ],
-    batch: Annotated[str, typer.Option(help=f"Sequences: {axes.HOW}", metavar="AXIS")] = "1..256",
+    models: Models,
+    gpu: Gpus,
+    tensor: Annotated[str, chips("Devices that share each matrix.", "AXIS")] = "1",
+    pipeline: Annotated[str, chips("Stages that share the blocks.", "AXIS")] = "1",
+    expert: Annotated[str, chips("Devices that share the experts.", "AXIS")] = "1",
+    data: Annotated[str, chips("Replicas that share the sequences.", "AXIS")] = "1",
+    batch: Annotated[str, load(f"Sequences: {axes.HOW}", "AXIS")] = "1..256",
     context: Annotated[
-        str | None,
-        typer.Option(help=f"Tokens that each new token attends: an axis. {USUAL}", metavar="AXIS"),
+        str | None, load(f"Tokens that each new token attends: an axis. {USUAL}", "AXIS")
     ] = None,
-    prompt: Annotated[
-        str | None, typer.Option(help="Instead: tokens of prompts, for prefill.", metavar="AXIS")
-    ] = None,
+    prompt: Annotated[str | None, load("Instead: tokens of prompts, for prefill.", "AXIS")] = None,
     precision: Precisions = None,
-    tensor: Annotated[
-        str, typer.Option(help="Devices that share each matrix.", metavar="AXIS")
-    ] = "1",
-    pipeline: Annotated[
-        str, typer.Option(help="Stages that share the blocks.", metavar="AXIS")
-    ] = "1",
-    expert: Annotated[
-        str, typer.Option(help="Devices that share the experts.", metavar="AXIS")
-    ] = "1",
-    data: Annotated[
-        str, typer.Option(help="Replicas that share the sequences.", metavar="AXIS")
-    ] = "1",
     engine: Annotated[
-        str | None, typer.Option(help="One or more, as vllm,sglang; auto for any, ideal for none.")
+        str | None, assumed("One or more, as vllm,sglang; auto for any, ideal for none.", "NAMES")
     ] = None,
     efficiency: Expected = None,
     skip: Annotated[
-        bool, typer.Option("--skip", help="Leave out what cannot be, and say so at the end.")
+        bool, printed("Leave out what cannot be, and say so at the end.", None, "--skip")
     ] = False,
     columns: Annotated[
-        str | None, typer.Option(help="Names of columns, as batch,time,low,high.", metavar="NAMES")
+        str | None, printed("Names of columns, as batch,time,low,high.", "NAMES")
     ] = None,
-    out: Annotated[
-        str | None, typer.Option(help="Write to a Parquet file, of any length.", metavar="FILE")
-    ] = None,
+    out: Annotated[str | None, printed("Write to a Parquet file, of any length.", "FILE")] = None,
     progress: Annotated[
-        bool, typer.Option("--progress", help="Show how far a file is written.")
+        bool, printed("Show how far a file is written.", None, "--progress")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="JSON instead of a table.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Combine models, chips, precisions, devices, batches and lengths: one long table."""
     from perfmodel.interfaces.sweep import sweep as sweep_steps
