@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import perfmodel as pm
+from perfmodel.answers.serving import trace
 from perfmodel.answers.serving.workload import _classes
 
 # Two kinds of requests, equally many: 100 in and 3 out, 400 in and 11 out.
@@ -107,41 +108,128 @@ def test_a_long_trace_is_gathered_into_classes(tmp_path):
     assert found.prompt.mean_square == pytest.approx((rows.prompt**2.0).mean(), rel=2e-3)
 
 
+HEAD = b"prompt,output,time\n"
 HOSTILE = {
     "no such file": None,
-    "at least one request": "prompt,output\n",
-    "column of prompt tokens": "a,b\n1,2\n",
-    "column of output tokens": "prompt,b\n1,2\n",
-    "request 2: expected from 1 to 1e8, got 'x'": "prompt,output\n1,2\nx,2\n",
-    "expected from 1 to 1e8, got -5": "prompt,output\n-5,2\n",
-    "got 1000000000000": "prompt,output\n1000000000000,2\n",
-    "output tokens of request 1": "prompt,output\n5,nan\n",
-    "arrivals in seconds or as ISO dates": "prompt,output,time\n5,6,soon\n",
-    "an arrival of every request": "prompt,output,time\n5,6,\n5,6,1\n",
-    "cannot be read as CSV": '"prompt,output\n1',
+    "at least one request": HEAD,
+    "a column of prompt tokens, as prompt_tokens, got []": b"",
+    "a column of prompt tokens, as prompt_tokens, got ['a', 'b']": b"a,b\n1,2\n",
+    "a column of prompt tokens, as prompt_tokens, got ['prompt;output']": b"prompt;output\n1;2\n",
+    "a column of output tokens": b"prompt,b\n1,2\n",
+    "one column 'prompt', got 2": b"prompt,prompt,output\n1,2,3\n",
+    "one column 'Prompt Tokens', got 2": b"Prompt Tokens,prompt_tokens,output\n1,2,3\n",
+    "prompt of request 2: expected a number of tokens from 1 to 1e8, got 'x'": HEAD
+    + b"1,2,3\nx,2,4\n",
+    "prompt of request 1: expected a number of tokens from 1 to 1e8, got '-5'": HEAD + b"-5,2,3\n",
+    "got '1000000000000'": HEAD + b"1000000000000,2,3\n",
+    "got '1,000'": HEAD + b'"1,000",2,3\n',
+    "expected 3 fields in a row, as the header has, got ['1', '000', '2', '3']": HEAD
+    + b"1,000,2,3\n",
+    r"got '1\x000'": HEAD + b"1\x000,2,3\n",
+    "output of request 1": HEAD + b"5,nan,3\n",
+    "output of request 1: expected a number of tokens from 1 to 1e8, got ''": HEAD + b"5\n",
+    "arrival of request 1: expected seconds, at most 1e11, or an ISO date, got 'soon'": HEAD
+    + b"5,6,soon\n",
+    "arrival of request 1: expected seconds, at most 1e11, or an ISO date, got ''": HEAD
+    + b"5,6,\n5,6,1\n",
+    "got '1700000000000'": HEAD + b"5,6,1700000000000\n",  # milliseconds since 1970
+    "cannot be read as CSV ('unexpected end of data')": HEAD + b'"5,6,7\n',
+    "field larger than field limit": HEAD + b'"5' + b",6,7\n" * 50_000,
+    "cannot be read as CSV (\"'utf-8' codec can't decode byte 0xff": HEAD.decode().encode("utf-16"),
 }
 
 
 @pytest.mark.parametrize("message", HOSTILE)
 def test_hostile_traces_are_one_clear_error(tmp_path, message):
     path = tmp_path / "trace.csv"
-    text = HOSTILE[message]
-    if text is not None:
-        path.write_text(text, encoding="utf-8")
+    written = HOSTILE[message]
+    if written is not None:
+        path.write_bytes(written)
     with pytest.raises(pm.errors.ConfigError) as refused:
         pm.Workload.from_trace(path)
     assert message in str(refused.value)
 
 
-def test_what_is_no_trace_is_refused(tmp_path):
-    with pytest.raises(pm.errors.ConfigError, match="expected a CSV or Parquet file"):
-        pm.Workload.from_trace(5)  # type: ignore[arg-type]
-    with pytest.raises(pm.errors.ConfigError, match="no such file"):
-        pm.Workload.from_trace(tmp_path)
-    pytest.importorskip("pyarrow")
-    (tmp_path / "t.parquet").write_bytes(b"PAR1 and no more")
+@pytest.mark.parametrize(
+    "written",
+    [
+        b"\xef\xbb\xbf" + HEAD + b"10,20,0\n30,40,2\n",
+        (HEAD + b"10,20,0\n30,40,2\n").replace(b"\n", b"\r\n"),
+        (HEAD + b"10,20,0\n30,40,2").replace(b"\n", b"\r"),
+        b"\n\n" + HEAD + b"\n10,20,0\n\n30,40,2\n\n",
+        b" Prompt Tokens , OUTPUT-LEN,time\n 1e1 , 20.0 ,0\n30,4_0,2,,\n",
+        b'text,prompt_tokens,output,time,prompt\n"a,\n""b""",10,20,0,hello\n,30,40,2,\n',
+        b"prompt,output,Timestamp\n10,20,2026-05-10T12:00:00.0000000Z\n30,40,2026-05-10 12:00:02\n",
+    ],
+    ids=["mark", "Windows", "old Mac", "blank lines", "spelling", "texts", "dates"],
+)
+def test_a_table_may_be_written_in_many_ways(tmp_path, written):
+    path = tmp_path / "trace.csv"
+    path.write_bytes(written)
+    found = pm.Workload.from_trace(path)
+    assert found.prompt.values == (10, 30)
+    assert found.output.values == (20, 40)
+    assert found.rate == pytest.approx(1 / 2)
+
+
+def test_too_many_requests_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(trace, "MAX_ROWS", 2)
+    path = tmp_path / "trace.csv"
+    path.write_text("prompt,output\n" + "1,2\n" * 3)
+    with pytest.raises(pm.errors.ConfigError, match="expected at most 2 requests"):
+        pm.Workload.from_trace(path, rate=1)
+    monkeypatch.setattr(trace, "MAX_BYTES", 10)
+    with pytest.raises(pm.errors.ConfigError, match="expected at most 10 bytes"):
+        pm.Workload.from_trace(path, rate=1)
+
+
+@pytest.mark.parametrize(
+    ("path", "message"),
+    [(5, "path: expected a CSV or Parquet file"), (".", "a folder, not a file"),
+     ("/dev/null", "not a regular file"), ("a\0b", "'a\\\\x00b': "), ("a" * 999, "a{80}")],
+)  # fmt: skip
+def test_what_is_no_file_is_told_what_it_is(path, message):
+    with pytest.raises(pm.errors.ConfigError, match=message):
+        pm.Workload.from_trace(path)
+
+
+def test_hostile_parquet_traces_are_one_clear_error(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    path = tmp_path / "t.parquet"
+    path.write_bytes(b"PAR1 and no more")
     with pytest.raises(pm.errors.ConfigError, match="cannot be read as Parquet"):
-        pm.Workload.from_trace(tmp_path / "t.parquet")
+        pm.Workload.from_trace(path)
+    two = pa.array([1, 2])
+    wrong = {
+        "one column 'prompt', got 2": pa.Table.from_arrays(
+            [two] * 3, ["prompt", "output", "prompt"]
+        ),
+        "prompt of request 2: .* got None": pa.table({"prompt": [1, None], "output": two}),
+        "prompt of request 1: .* got True": pa.table({"prompt": [True, True], "output": two}),
+        r"prompt of request 1: .* got \[1\]": pa.table({"prompt": [[1], [2]], "output": two}),
+        "a column of output tokens": pa.table({"prompt": two}),
+        "at least one request": pa.table({"prompt": two[:0], "output": two[:0]}),
+    }
+    for message, rows in wrong.items():
+        parquet.write_table(rows, path)
+        with pytest.raises(pm.errors.ConfigError, match=message):
+            pm.Workload.from_trace(path)
+
+
+def test_parquet_traces_may_have_any_kind_of_number_or_time(tmp_path):
+    pa = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    times = pa.array([0, 2_000_000], pa.timestamp("us"))
+    numbers = [pa.array([10, 30], kind) for kind in (pa.int8(), pa.uint64(), pa.float32())]
+    for prompts in (*numbers, numbers[0].dictionary_encode(), pa.array(["10", "30"])):
+        parquet.write_table(
+            pa.table({"prompt": prompts, "output": [20, 40], "time": times}), tmp_path / "t.pq"
+        )
+        found = pm.Workload.from_trace(tmp_path / "t.pq")
+        assert (found.prompt.values, found.rate) == ((10, 30), pytest.approx(1 / 2))
 
 
 def test_a_trace_without_times_needs_a_rate(tmp_path):

@@ -26,6 +26,27 @@ def printable(path: str | Path) -> str:
     return plain(str(path), 160)
 
 
+def require_file(path: Path, most: int) -> None:
+    """Refuse what is no regular file, and say what it is, or what is larger than so many bytes.
+
+    Raises
+    ------
+    ConfigError
+        If it is absent, a folder, a device, or too large.
+    """
+    try:
+        if not path.is_file():
+            there = "a folder, not a file" if path.is_dir() else "not a regular file"
+            raise ConfigError(f"{printable(path)}: {there if path.exists() else 'no such file'}")
+        large = path.stat().st_size > most
+    except (OSError, ValueError) as error:  # no right to look, too long for a path, or a NUL in it
+        if isinstance(error, ConfigError):
+            raise
+        raise ConfigError(f"{printable(path)}: cannot be read ({reason(error)})") from None
+    if large:
+        raise ConfigError(f"{printable(path)}: expected at most {most} bytes, got more")
+
+
 def read_text(path: Path) -> str:
     """A file's text, if it is a regular file of sensible size.
 
@@ -34,16 +55,12 @@ def read_text(path: Path) -> str:
     ConfigError
         If it is absent, not a regular file, too large, or not UTF-8.
     """
+    require_file(path, MAX_FILE_BYTES)
     try:
-        if not path.is_file():
-            what = "not a regular file" if path.exists() else "no such file"
-            raise ConfigError(f"{printable(path)}: {what}")
         with path.open("rb") as file:
             # Bounded by what is read, not by what the file system says the size is.
             raw = file.read(MAX_FILE_BYTES + 1)
-    except (OSError, ValueError) as error:
-        if isinstance(error, ConfigError):
-            raise
+    except OSError as error:
         raise ConfigError(f"{printable(path)}: cannot be read ({reason(error)})") from None
     if len(raw) > MAX_FILE_BYTES:
         raise ConfigError(f"{printable(path)}: expected at most {MAX_FILE_BYTES} bytes, got more")

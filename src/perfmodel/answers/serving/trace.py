@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import csv
+from array import array
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from perfmodel.answers.serving.lengths import MAX_LENGTH
-from perfmodel.base._data import printable, reason
+from perfmodel.answers.serving.lengths import tokens
+from perfmodel.base._data import printable, reason, require_file
 from perfmodel.base._messages import shown
 from perfmodel.base.errors import ConfigError
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 MAX_ROWS: Final = 10_000_000
 MAX_BYTES: Final = 2**30
+MAX_LINE: Final = 2**20  # characters
+_LATEST: Final = 1e11  # s: some 3,000 years
+_BATCH: Final = 4096  # rows that are unpacked at once
 _PAIRS: Final = 4096  # different pairs of lengths; more are gathered into classes
 _SIDE: Final = 64  # classes of prompts, and of the outputs of each
-# What tables call their columns, in small letters and without what is no letter.
-_PROMPT: Final = (
-    "prompt", "prompttokens", "promptlength", "promptlen", "inputtokens", "inputlength", "inputlen",
-    "input", "contexttokens", "requesttokens", "isl", "numprefilltokens",
-)  # fmt: skip
-_OUTPUT: Final = (
-    "output", "outputtokens", "outputlength", "outputlen", "generatedtokens", "completiontokens",
-    "responsetokens", "osl", "numdecodetokens",
-)  # fmt: skip
-_ARRIVAL: Final = ("arrival", "arrivaltime", "arrivedat", "timestamp", "time", "start")
+# What tables call their columns, in small letters and without what is no letter. The first that a
+# table has is meant: beside prompt_tokens, prompt is a text.
+_USUAL: Final = {
+    "prompt": (
+        "prompttokens", "promptlength", "promptlen", "inputtokens", "inputlength", "inputlen",
+        "contexttokens", "requesttokens", "isl", "numprefilltokens", "prompt", "input",
+    ),
+    "output": (
+        "outputtokens", "outputlength", "outputlen", "generatedtokens", "completiontokens",
+        "responsetokens", "osl", "numdecodetokens", "output",
+    ),
+    "arrival": ("arrival", "arrivaltime", "arrivedat", "timestamp", "time", "start"),
+}  # fmt: skip
 
 
 class Trace(NamedTuple):
@@ -53,44 +61,17 @@ def read_trace(path: str | Path) -> Trace:
     """
     try:
         file = Path(path)
-        known = file.is_file()
-    except (TypeError, ValueError, OSError):  # no path, or a NUL in it
+        require_file(file, MAX_BYTES)
+    except TypeError:
         raise ConfigError(f"path: expected a CSV or Parquet file, got {shown(path)}") from None
-    if not known:
-        raise ConfigError(f"{printable(path)}: no such file")
-    if file.stat().st_size > MAX_BYTES:
-        raise ConfigError(f"{printable(path)}: expected at most {MAX_BYTES} bytes, got more")
-    table = _table(file)
-    if len(table) > MAX_ROWS:
-        raise ConfigError(f"{printable(path)}: expected at most {MAX_ROWS:,} requests, got more")
-    if not len(table):
-        raise ConfigError(f"{printable(path)}: expected at least one request, got an empty table")
-    prompts, outputs = (_lengths(file, table[name], name) for name in ("prompt", "output"))
-    rate = _rate(file, table["arrival"]) if "arrival" in table else None
-    pairs = _gathered(prompts, outputs)
-    return Trace(pairs[0], pairs[1], pairs[2], rate)
-
-
-def _table(file: Path) -> pd.DataFrame:
-    """The two or three columns that count, under their own names."""
-    import pandas as pd
-
     parquet = file.suffix.lower() in (".parquet", ".pq")
+    prompts, outputs, arrivals = columns = tuple(array("d") for _ in _USUAL)
     try:
-        if parquet:
-            from pyarrow import parquet as pq
-
-            with pq.ParquetFile(file) as opened:
-                names = _columns(file, opened.schema_arrow.names)
-                if opened.metadata.num_rows > MAX_ROWS:
-                    return pd.DataFrame(index=range(MAX_ROWS + 1))
-                found = opened.read(columns=list(names)).to_pandas()
-        else:
-            head = pd.read_csv(file, nrows=0, compression=None)
-            names = _columns(file, [str(name) for name in head.columns])
-            found = pd.read_csv(
-                file, usecols=list(names), nrows=MAX_ROWS + 1, compression=None, low_memory=False
-            )
+        for block in _parquet(file) if parquet else _csv(file):
+            for what, column, values in zip(_USUAL, columns, block, strict=False):
+                _append(file, what, column, values)
+            if len(prompts) > MAX_ROWS:
+                raise ConfigError(f"{printable(file)}: expected at most {MAX_ROWS:,} requests")
     except ConfigError:
         raise
     except ImportError:
@@ -101,69 +82,113 @@ def _table(file: Path) -> pd.DataFrame:
         kind = "Parquet" if parquet else "CSV"
         why = shown(reason(error), 120)
         raise ConfigError(f"{printable(file)}: cannot be read as {kind} ({why})") from None
-    renamed: pd.DataFrame = found.rename(columns=names)
-    return renamed
+    if not prompts:
+        raise ConfigError(f"{printable(file)}: expected at least one request, got an empty table")
+    pairs = _gathered(prompts, outputs)
+    return Trace(pairs[0], pairs[1], pairs[2], _rate(arrivals))
 
 
-def _columns(file: Path, names: Iterable[str]) -> dict[str, str]:
-    """Which column is which: its name to ours."""
-    known = {"".join(filter(str.isalnum, name)).lower(): name for name in names}
-    found = {}
-    for ours, usual in (("prompt", _PROMPT), ("output", _OUTPUT), ("arrival", _ARRIVAL)):
-        name = next((known[one] for one in usual if one in known), None)
+def _append(file: Path, what: str, column: array[float], values: Sequence[Any]) -> None:
+    read, meant = (
+        (_seconds, "seconds, at most 1e11, or an ISO date")
+        if what == "arrival"
+        else (_length, "a number of tokens from 1 to 1e8")
+    )
+    before = len(column)
+    try:
+        column.extend(map(read, values))
+    except (ValueError, TypeError):
+        raise ConfigError(
+            f"{printable(file)}: {what} of request {len(column) + 1:,}: expected {meant}, "
+            f"got {shown(values[len(column) - before])}"
+        ) from None
+
+
+def _csv(file: Path) -> Iterator[list[list[str]]]:
+    """Columns of prompts, outputs and perhaps arrivals as written, so many rows at a time."""
+    with file.open(encoding="utf-8-sig", newline="") as opened:
+        # A line that is longer comes in parts, which are no rows of this table.
+        lines = iter(partial(opened.readline, MAX_LINE), "")
+        rows = filter(None, csv.reader(lines, strict=True))
+        header = next(rows, [])
+        places = _places(file, header)
+        while block := list(islice(rows, _BATCH)):
+            for row in block:
+                if len(row) != len(header):
+                    _fit(file, row, header)
+            yield [[row[place] for row in block] for place in places]
+
+
+def _fit(file: Path, row: list[str], header: list[str]) -> None:
+    """Fill a row up; one that has more than the header, as of ``1,000`` tokens, is refused."""
+    row += [""] * (len(header) - len(row))
+    if any(row[len(header) :]):
+        raise ConfigError(
+            f"{printable(file)}: expected {len(header)} fields in a row, as the header has, "
+            f"got {shown(row)}"
+        )
+
+
+def _parquet(file: Path) -> Iterator[list[list[Any]]]:
+    """Columns of prompts, outputs and perhaps arrivals, so many rows at a time."""
+    from pyarrow import parquet
+
+    with parquet.ParquetFile(file) as opened:
+        names = opened.schema_arrow.names
+        wanted = [names[place] for place in _places(file, names)]
+        for batch in opened.iter_batches(_BATCH, columns=wanted):
+            yield [batch[name].to_pylist() for name in wanted]
+
+
+def _places(file: Path, names: Sequence[str]) -> list[int]:
+    """Where prompts, outputs and, if there are any, arrivals stand."""
+    plain = ["".join(filter(str.isalnum, name)).lower() for name in names]
+    places = []
+    for ours, usual in _USUAL.items():
+        name = next((one for one in usual if one in plain), None)
         if name is not None:
-            found[name] = ours
+            places.append(plain.index(name))
+            if plain.count(name) > 1:
+                raise ConfigError(
+                    f"{printable(file)}: expected one column {shown(names[places[-1]])}, "
+                    f"got {plain.count(name)}"
+                )
         elif ours != "arrival":
             raise ConfigError(
                 f"{printable(file)}: expected a column of {ours} tokens, as {ours}_tokens, "
-                f"got {shown(list(known.values()), 120)}"
+                f"got {shown(list(names), 120)}"
             )
-    return found
+    return places
 
 
-def _lengths(file: Path, column: pd.Series[Any], name: str) -> Any:
-    import numpy as np
-    import pandas as pd
-
-    values = pd.to_numeric(column, errors="coerce").to_numpy(dtype="float64", na_value=np.nan)
-    wrong = ~((values >= 1) & (values <= MAX_LENGTH))  # NaN fails both
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise ConfigError(
-            f"{printable(file)}: {name} tokens of request {row + 1:,}: expected from 1 to 1e8, "
-            f"got {shown(column.iloc[[row]].tolist()[0])}"
-        )
-    return values
+def _length(given: Any) -> float:
+    return tokens(float(given) if isinstance(given, str) else given)
 
 
-def _rate(file: Path, column: pd.Series[Any]) -> float | None:
+def _seconds(given: Any) -> float:
+    if isinstance(given, str):
+        try:
+            given = float(given)
+        except ValueError:
+            given = datetime.fromisoformat(given.strip())
+    if isinstance(given, datetime):
+        given = (given if given.tzinfo else given.replace(tzinfo=UTC)).timestamp()
+    if not abs(given) <= _LATEST:  # NaN is not, nor are milliseconds since 1970
+        raise ValueError
+    return float(given)
+
+
+def _rate(seconds: array[float]) -> float | None:
     """Requests a second between the first and the last."""
-    import numpy as np
-    import pandas as pd
-
-    try:
-        if pd.api.types.is_numeric_dtype(column):
-            seconds = column.to_numpy(dtype="float64", na_value=np.nan)
-        else:
-            since = pd.to_datetime(column, format="ISO8601", utc=True)
-            seconds = (since - since.min()).dt.total_seconds().to_numpy()
-    except Exception:
-        raise ConfigError(
-            f"{printable(file)}: expected arrivals in seconds or as ISO dates, "
-            f"got {shown(column.iloc[0])}"
-        ) from None
-    if not np.isfinite(seconds).all():
-        raise ConfigError(f"{printable(file)}: expected an arrival of every request, got gaps")
-    span = float(seconds.max() - seconds.min())
-    if len(seconds) < 2 or span <= 0:
-        return None
-    return (len(seconds) - 1) / span
+    span = max(seconds) - min(seconds) if seconds else 0.0
+    return (len(seconds) - 1) / span if span > 0 else None
 
 
 def _gathered(prompts: Any, outputs: Any) -> tuple[tuple[float, ...], ...]:
     """Pairs of lengths and how often each came; of many, classes with the mean of each."""
     import numpy as np
 
+    prompts, outputs = np.array(prompts), np.array(outputs)
     pairs, counts = np.unique(np.stack([prompts, outputs], axis=1), axis=0, return_counts=True)
     if len(pairs) > _PAIRS:
         kind = _ranked(prompts, np.zeros(len(prompts)))
