@@ -82,6 +82,41 @@ def test_the_ideal_by_name_is_the_default():
     assert plain.high is None
 
 
+WORK = pm.Workload(prompt=9, output=9, concurrency=1)
+SLO = pm.Slo(tpot=1)
+ASKED = {
+    "decode": lambda **told: pm.decode(LLAMA, H100, batch=1, context=9, **told),
+    "prefill": lambda **told: pm.prefill(LLAMA, H100, prompt=9, **told),
+    "generate": lambda **told: pm.generate(LLAMA, H100, prompt=9, output=9, **told),
+    "compare": lambda **told: pm.compare(LLAMA, H100, batch=1, context=9, **told),
+    "serve": lambda **told: pm.serve(LLAMA, H100, WORK, **told),
+    "plan": lambda **told: pm.plan(LLAMA, WORK, slo=SLO, gpus=H100, **told),
+    "largest_load": lambda **told: pm.largest_load(
+        LLAMA, WORK, slo=SLO, gpus=H100, devices=1, **told
+    ),
+    "sweep": lambda **told: pm.sweep(LLAMA, H100, batch=1, context=9, **told),
+    "calibrate": lambda **told: pm.calibrate("x.csv", H100, base=told["efficiency"], engine="vllm"),
+}
+
+
+@pytest.mark.parametrize("ask", ASKED)
+@pytest.mark.parametrize("given", ["ideal", pm.Efficiency(compute=0.7)], ids=["ideal", "own"])
+def test_an_engine_beside_another_efficiency_is_refused(ask, given):
+    with pytest.raises(InvalidValueError, match=r"engine.*: expected one of them, got") as refused:
+        ASKED[ask](engine="vllm", efficiency=given)
+    assert ask == "calibrate" or "'vllm' and " in str(refused.value)
+
+
+def test_an_engine_beside_what_it_implies_is_not():
+    plain = ASKED["decode"](engine="vllm")
+    assert ASKED["decode"](engine="vllm", efficiency="auto") == plain
+    # In a list of engines, None stands for the efficiency.
+    own = pm.Efficiency(compute=0.5, memory=0.5)
+    found = ASKED["sweep"](engine=[None, "vllm"], efficiency=own).to_frame()
+    times = [ASKED["decode"](efficiency=own).time, plain.time]
+    assert found["time"].tolist() == pytest.approx(times)
+
+
 def test_an_engine_implies_what_is_known():
     auto = pm.decode(LLAMA, H100, batch=8, context=2048, efficiency="auto")
     vllm = pm.decode(LLAMA, H100, batch=8, context=2048, engine="vllm")

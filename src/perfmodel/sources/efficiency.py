@@ -7,7 +7,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 from perfmodel.base._data import catalogs, read_toml
 from perfmodel.base._messages import did_you_mean, shown
-from perfmodel.base.errors import UnknownKeyError
+from perfmodel.base.errors import InvalidValueError, UnknownKeyError
 from perfmodel.base.spec import Origin, checked_choice, checked_flag, checked_kind
 from perfmodel.machine.efficiency import (
     IDEAL,
@@ -103,13 +103,18 @@ def resolve_efficiency(given: EfficiencyLike, gpu: GpuSpec, engine: str | None) 
     UnknownKeyError
         If there is no such engine.
     InvalidValueError
-        If it is neither an efficiency nor one of the two names.
+        If it is neither an efficiency nor one of the two names, or not what an engine implies.
     """
+    if not isinstance(given, Efficiency):
+        checked_choice("efficiency", given, ("auto", "ideal"))
     if engine is not None:
+        if given not in ("auto", IDEAL):  # which is also what is given where nothing is
+            raise InvalidValueError(
+                f"engine, efficiency: expected one of them, got {shown(engine)} and {shown(given)}"
+            )
         return efficiency(gpu, engine=engine)
     if isinstance(given, Efficiency):
         return given
-    checked_choice("efficiency", given, ("auto", "ideal"))
     return efficiency(gpu) if given == "auto" else IDEAL
 
 

@@ -14,7 +14,7 @@ from perfmodel.base.precision import Precision
 from perfmodel.base.spec import Spec, checked_kind, checked_list
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import Cluster, GpuSpec
-from perfmodel.sources.efficiency import resolve_efficiency
+from perfmodel.sources.efficiency import EfficiencyLike, resolve_efficiency
 from perfmodel.work.parallel import Parallelism
 from perfmodel.work.shape import ModelShape
 
@@ -97,7 +97,7 @@ class Asked:
         resolved = model.resolve_precision(precision)
         key = (at["gpu"], at["efficiency"], at["engine"])
         if key not in self._expected:
-            self._expected[key] = resolve_efficiency(way, place.gpu, engine)
+            self._expected[key] = self._resolved(way, place.gpu, engine)
         return Setting(
             model=model,
             gpu=place.gpu,
@@ -107,6 +107,11 @@ class Asked:
             efficiency=self._expected[key],
             names=self.names(at) | {"precision": resolved.name},
         )
+
+    def _resolved(self, way: EfficiencyLike, gpu: GpuSpec, engine: str | None) -> Efficiency:
+        """The efficiency meant; beside a list of engines, it is that of None among them."""
+        beside = engine is not None and None in self.values["engine"]
+        return resolve_efficiency("auto" if beside else way, gpu, engine)
 
     def names(self, at: Mapping[str, int]) -> dict[str, str]:
         """What each axis calls the values at these places."""
@@ -149,7 +154,7 @@ class Asked:
         first = values["gpu"][0]
         chip = first.gpu if isinstance(first, Cluster) else first
         for way, engine in product(values["efficiency"], values["engine"]):
-            resolve_efficiency(way, chip, engine)
+            self._resolved(way, chip, engine)
         for precision in values["precision"]:
             if not isinstance(precision, str | Precision | None):
                 values["model"][0].resolve_precision(precision)
