@@ -567,6 +567,7 @@ def test_the_command_line_says_what_the_library_says(capsys):
     [
         ("--users 3", "expected ttft, tpot or end_to_end"),
         ("--tpot 1", "--users: expected it, --rate or --trace"),
+        ("--users 1,2,3 --tpot 1", "--users, --rate: expected one number, got 3"),
         ("--users 3 --rate 2 --tpot 1", "--users, --rate: expected one of them"),
         (
             "--users 3 --tpot -1",

@@ -49,7 +49,7 @@ def anything(key: str) -> GpuSpec | ModelShape:
 
 def _is_path(name: str, suffix: str) -> bool:
     try:
-        there = Path(name).exists()
+        there = name != "" and Path(name).exists()  # which would be this folder
     except (OSError, ValueError):  # too long for a path, or a NUL in it
         there = False
     return there or name.endswith(suffix) or os.sep in name

@@ -78,7 +78,9 @@ def plan(
         if max_devices is not None:
             raise InvalidValueError("--devices, --max-devices: expected one of them, got both")
         users = "1" if users is None and rate is None and trace is None else users
-    (work,) = workloads(prompt, output, trace, prefix, users, rate, users="users")
+    work, *more = workloads(prompt, output, trace, prefix, users, rate, users="users")
+    if more:
+        raise InvalidValueError(f"--users, --rate: expected one number, got {len(more) + 1}")
     targets = {"ttft": ttft, "tpot": tpot, "end_to_end": end_to_end}
     options: dict[str, Any] = {
         "slo": Slo(

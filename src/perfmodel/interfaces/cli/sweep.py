@@ -136,5 +136,5 @@ def _several_engines(text: str | None, efficiency: str | None) -> dict[str, Any]
     if {"auto", "ideal"} <= set(names):
         raise InvalidValueError(f"--engine: expected auto or ideal, got both in {shown(text)}")
     engines = [None if name in ("auto", "ideal") else name for name in names]
-    known = "auto" if "auto" in names else "ideal"
-    return {"engine": _one_or_all(engines), "efficiency": known}
+    known = {"efficiency": "auto"} if "auto" in names else {}
+    return {"engine": _one_or_all(engines)} | known

@@ -316,8 +316,9 @@ def print_table(table: Table) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print JSON, indented."""
-    print(json.dumps(value, indent=2))
+    """Print JSON, indented; what is infinite or no number is null, for JSON has no words for it."""
+    known = json.loads(json.dumps(value), parse_constant=lambda _: None)
+    print(json.dumps(known, indent=2))
 
 
 def print_csv(rows: Sequence[Row]) -> None:
