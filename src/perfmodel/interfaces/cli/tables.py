@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from rich.console import Console
 from rich.table import Table
@@ -63,25 +63,22 @@ class Row:
             model=step.model.name,
             gpu=step.gpu.name,
             precision=step.precision.name,
-            phase=step.phase,
             batch=group.count,
             context=group.context,
-            time=step.time,
             weight_time=at_bandwidth(step.weight_traffic),
             kv_time=at_bandwidth(step.kv_traffic),
             activation_time=at_bandwidth(step.activation_traffic),
-            compute_time=step.compute_time,
-            network_time=step.network_time,
-            floor=step.floor,
-            ideal=step.ideal,
-            low=step.low,
-            high=step.high,
-            tokens_per_second=step.tokens_per_second,
             tokens_per_second_per_user=step.tokens_per_second / group.count,
-            bound=step.bound,
-            fits=step.fits,
             note="; ".join(_notes(step)),
+            **{name: getattr(step, name) for name in _SAME},
         )
+
+
+# What an estimate calls by the same name.
+_SAME = (
+    "phase", "time", "compute_time", "network_time", "floor", "ideal", "low", "high",
+    "tokens_per_second", "bound", "fits",
+)  # fmt: skip
 
 
 def _notes(step: Estimate) -> list[str]:
@@ -112,22 +109,7 @@ _RATES = {"tokens/s": "tokens_per_second", "per user": "tokens_per_second_per_us
 
 
 def step_table(title: str, first: dict[str, str], rows: Sequence[Row]) -> Table:
-    """Steps as a table: the columns that tell them apart, then the numbers.
-
-    Parameters
-    ----------
-    title : str
-        A line above [text].
-    first : dict of str to str
-        Heading and field of each column that tells the rows apart.
-    rows : sequence of Row
-        The steps.
-
-    Returns
-    -------
-    rich.table.Table
-        One line a step.
-    """
+    """Steps as a table: ``first``, heading and field of what tells them apart, then numbers."""
     table = plain_table(title)
     for heading in first:
         table.add_column(heading, justify="right" if heading in ("batch", "prompt") else "left")
@@ -136,10 +118,7 @@ def step_table(title: str, first: dict[str, str], rows: Sequence[Row]) -> Table:
     expects = any(row.low is not None for row in rows)
     parts = {name: field for name, field in _TIMES.items() if talk or field != "network_time"}
     times = _EXPECTED if expects else parts
-    for heading in (*times, *_RATES):
-        table.add_column(heading, justify="right")
-    table.add_column("limit")
-    table.add_column("")
+    _add_columns(table, (*times, *_RATES), "limit", "")
     for row in rows:
         table.add_row(
             *(_text(getattr(row, field), "{:,}") for field in first.values()),
@@ -151,7 +130,10 @@ def step_table(title: str, first: dict[str, str], rows: Sequence[Row]) -> Table:
     return table
 
 
-_SERVED: dict[str, tuple[str, str, float]] = {
+# Heading of each column: its field, how it is written, and in which unit.
+Columns: TypeAlias = dict[str, tuple[str, str, float]]
+
+_SERVED: Columns = {
     "users": ("users", "{:,.0f}", 1),
     "requests/s": ("requests_per_second", "{:,.3g}", 1),
     "first token ms": ("ttft", "{:,.1f}", 1e3),
@@ -200,16 +182,13 @@ def serving_table(found: Sequence[Serving]) -> Table:
         f"{first.model.name} on {many}{first.gpu.name}, {first.precision.name}: "
         f"requests of {work.prompt.mean:,.6g} tokens and {work.output.mean:,.6g} out"
     )
-    for heading in _SERVED:
-        table.add_column(heading, justify="right")
-    table.add_column("limit")
+    _add_columns(table, _SERVED, "limit")
     for one in found:
-        cells = (_text(getattr(one, name), form, by) for name, form, by in _SERVED.values())
-        table.add_row(*cells, one.bound)
+        table.add_row(*_cells(_SERVED, one), one.bound)
     return table
 
 
-_PLANNED: dict[str, tuple[str, str, float]] = {
+_PLANNED: Columns = {
     "devices": ("devices", "{:,}", 1),
     "first token ms": ("ttft", "{:,.0f}", 1e3),
     "a token ms": ("tpot", "{:,.1f}", 1e3),
@@ -228,22 +207,26 @@ _PLANNED: dict[str, tuple[str, str, float]] = {
 def plans_table(plans: Sequence[Plan]) -> Table:
     """Plans as a table, a line each; what will not do, with its reason instead of numbers."""
     demand = plans[0].demand
-    table = plain_table(f"{str(demand)[1:-1]}; means, and prices as quoted, the lowest")
-    table.add_column("chip")
-    for heading in _PLANNED:
-        table.add_column(heading, justify="right")
-    for heading in ("divided", "precision", "limit", ""):
-        table.add_column(heading)
+    table = plain_table(f"{str(demand)[1:-1]}; means, and prices as quoted, the lowest", "chip")
+    _add_columns(table, _PLANNED, "divided", "precision", "limit", "")
     for one in plans:
-        cells = (
-            _text(getattr(one, name) if one.feasible else None, form, by)
-            for name, form, by in _PLANNED.values()
-        )
-        name = one.gpu.key or one.gpu.name
         table.add_row(
-            name, *cells, one.division, one.precision.name, one.binding or "-", one.reason
+            one.gpu.key or one.gpu.name,
+            *_cells(_PLANNED, one if one.feasible else None),
+            *(one.division, one.precision.name, one.binding or "-", one.reason),
         )
     return table
+
+
+def _add_columns(table: Table, numbers: Iterable[str], *words: str) -> None:
+    for heading in numbers:
+        table.add_column(heading, justify="right")
+    for heading in words:
+        table.add_column(heading)
+
+
+def _cells(columns: Columns, of: Any) -> Iterator[str]:
+    return (_text(getattr(of, name, None), form, by) for name, form, by in columns.values())
 
 
 def _text(value: Any, form: str, scale: float = 1) -> str:
@@ -257,24 +240,12 @@ def plain_table(title: str = "", *headings: str) -> Table:
     table = Table(
         title=title or None, title_justify="left", title_style="", box=None, pad_edge=False
     )
-    for heading in headings:
-        table.add_column(heading)
+    _add_columns(table, (), *headings)
     return table
 
 
 def frame_table(frame: pd.DataFrame) -> Table:
-    """A sweep as a table: times in ms, names and counts as they are.
-
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Columns whose units are in ``attrs["units"]``.
-
-    Returns
-    -------
-    rich.table.Table
-        One line a row.
-    """
+    """A sweep with its units in ``attrs`` as a table: times in ms, names and counts as they are."""
     table = plain_table()
     units = frame.attrs["units"]
     texts = []
