@@ -288,7 +288,10 @@ def test_serve_explains_and_reads_traces(capsys, tmp_path):
     [
         (["--prompt", "5"], "--prompt, --output: expected both"),
         ([*LENGTHS], "--concurrency: expected it, --rate or --trace"),
-        ([*LENGTHS, "--rate", "1", "--concurrency", "1"], "expected one of them, got both"),
+        (
+            [*LENGTHS, "--rate", "1", "--concurrency", "1"],
+            "--concurrency, --rate: expected one of them, got 2",
+        ),
         (
             [*LENGTHS, "--rate", "-1"],
             "--rate: expected a positive, finite number (1e-9 to 1e30), got '-1'",

@@ -55,6 +55,15 @@ def _is_path(name: str, suffix: str) -> bool:
     return there or name.endswith(suffix) or os.sep in name
 
 
+def one_of(**options: object) -> None:
+    """Refuse several options that exclude each other."""
+    given = [name for name, value in options.items() if value not in (None, False)]
+    found = [f"--{name.replace('_', '-')}" for name in given]
+    if len(found) > 1:
+        got = "both" if len(found) == 2 else "more"
+        raise InvalidValueError(f"{', '.join(found)}: expected one of them, got {got}")
+
+
 def parts(name: str, text: str) -> list[str]:
     """What stands between commas."""
     found = [part.strip() for part in text.split(",")]
@@ -70,9 +79,8 @@ def precisions(text: str | None) -> list[str | None]:
 
 def efficiency(engine: str | None, efficiency: str | None) -> dict[str, Any]:
     """What is expected of the chip, as arguments."""
+    one_of(engine=engine, efficiency=efficiency)
     if efficiency is not None:
-        if engine is not None:
-            raise InvalidValueError("--engine, --efficiency: expected one of them, got both")
         named = efficiency in ("auto", "ideal")
         return {"efficiency": efficiency if named else read_efficiency(efficiency)}
     if engine is None:

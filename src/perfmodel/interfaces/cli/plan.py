@@ -72,11 +72,9 @@ def plan(
     as_json: Json = False,
 ) -> None:
     """Plan what to buy for a load and its targets, or what load so many devices bear."""
-    if as_json and explain:
-        raise InvalidValueError("--json, --explain: expected one of them, got both")
+    given.one_of(json=as_json, explain=explain)
+    given.one_of(devices=devices, max_devices=max_devices)
     if devices is not None:
-        if max_devices is not None:
-            raise InvalidValueError("--devices, --max-devices: expected one of them, got both")
         users = "1" if users is None and rate is None and trace is None else users
     work, *more = workloads(prompt, output, trace, prefix, users, rate, users="users")
     if more:

@@ -66,8 +66,7 @@ def predict(
     as_csv: Annotated[bool, printed("CSV instead of tables.", None, "--csv")] = False,
 ) -> None:
     """Predict decode at several batch sizes, then prefill."""
-    if as_json + as_csv + explain > 1:
-        raise InvalidValueError("--json, --csv, --explain: expected one of them, got more")
+    given.one_of(json=as_json, csv=as_csv, explain=explain)
     if len(gpu) > 1:
         raise InvalidValueError(
             f"--gpu: expected one, got {len(gpu)}; perfmodel compare takes several"

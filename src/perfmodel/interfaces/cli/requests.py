@@ -20,8 +20,7 @@ def workloads(
     users: str = "concurrency",
 ) -> list[Workload]:
     """One workload for each number of users or rate that was asked for; an option's name."""
-    if concurrency is not None and rate is not None:
-        raise InvalidValueError(f"--{users}, --rate: expected one of them, got both")
+    given.one_of(**{users: concurrency, "rate": rate})
     name, text = ("rate", rate) if concurrency is None else ("concurrency", concurrency)
     asked = "rate" if name == "rate" else users
     parts = [] if text is None else given.parts(asked, text)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated
 
 from perfmodel.answers.serving.serve import serve as serve_requests
-from perfmodel.base.errors import InvalidValueError
 from perfmodel.interfaces.cli import given
 from perfmodel.interfaces.cli.options import (
     Data,
@@ -57,8 +56,7 @@ def serve(
     as_json: Json = False,
 ) -> None:
     """Serve requests: time to first token, time a token, throughput, and what limits them."""
-    if as_json and explain:
-        raise InvalidValueError("--json, --explain: expected one of them, got both")
+    given.one_of(json=as_json, explain=explain)
     asked = workloads(prompt, output, trace, prefix, concurrency, rate)
     found = [
         serve_requests(

@@ -59,8 +59,7 @@ def sweep(
     """Combine models, chips, precisions, devices, batches and lengths: one long table."""
     from perfmodel.interfaces.sweep import sweep as sweep_steps
 
-    if out is not None and as_json:
-        raise InvalidValueError("--out, --json: expected one of them, got both")
+    given.one_of(out=out, json=as_json)
     if progress and out is None:
         raise InvalidValueError("--progress: expected only with --out")
     shapes = [given.model(name) for name in models]
@@ -101,8 +100,7 @@ def _one_or_all(values: list[Any]) -> Any:
 
 
 def _lengths(context: str | None, prompt: str | None, shapes: list[ModelShape]) -> dict[str, Any]:
-    if context is not None and prompt is not None:
-        raise InvalidValueError("--context, --prompt: expected one of them, got both")
+    given.one_of(context=context, prompt=prompt)
     if prompt is not None:
         return {"prompt": axes.numbers("prompt", prompt)}
     usual = given.length("context", None, shapes)
