@@ -290,7 +290,7 @@ def test_serve_explains_and_reads_traces(capsys, tmp_path):
         ([*LENGTHS], "--concurrency: expected it, --rate or --trace"),
         (
             [*LENGTHS, "--rate", "1", "--concurrency", "1"],
-            "--concurrency, --rate: expected one of them, got 2",
+            "--concurrency, --rate: expected one of them, got both",
         ),
         (
             [*LENGTHS, "--rate", "-1"],

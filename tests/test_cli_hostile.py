@@ -51,7 +51,7 @@ def test_a_rate_that_cannot_be_is_told_why(capsys, text):
     assert refused(capsys, *SERVE, f"--rate={text}") == why
 
 
-@pytest.mark.parametrize("text", ["nan", "inf", "-1", "0", "1.5", "1e16", "9" * 5000])
+@pytest.mark.parametrize("text", ["nan", "inf", "-1", "0", "1.5", "1e16", "\u0663", "9" * 5000])
 def test_a_count_that_cannot_be_is_told_why(capsys, text):
     why = "--batch: expected a whole number from 1 to 1e15, got "
     assert refused(capsys, *PREDICT, "--batch", f"8,{text}").startswith(why)

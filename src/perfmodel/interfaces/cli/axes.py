@@ -8,6 +8,7 @@ from typing import Final
 from perfmodel.base._messages import shown
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import whole
+from perfmodel.interfaces.cli.given import real
 
 MAX_NUMBERS: Final = 10_000_000  # of an axis
 HOW: Final = "A,B; A..B doubles from A up to B, A:B:STEP counts from A up to B."
@@ -41,7 +42,7 @@ def _several(part: str) -> Sequence[int]:
     """What one part between commas means; empty where it means nothing."""
     mark = ".." if ".." in part else ":"
     try:
-        ends = [whole(float(end)) for end in part.split(mark)]
+        ends = [whole(real(end)) for end in part.split(mark)]
     except ValueError:
         return ()
     match mark, ends:

@@ -113,10 +113,14 @@ def count(name: str, text: str) -> int:
 def number(name: str, text: str, meant: Callable[[Any], T]) -> T:
     """A number as Python writes them, if a field that is meant so takes it."""
     try:
-        read = float(text)
-    except ValueError:
-        read = math.nan  # is refused like any other that cannot be
-    try:
-        return meant(read)
+        return meant(real(text))
     except ValueError as error:
         raise InvalidValueError(f"--{name}: {error}, got {shown(text)}") from None
+
+
+def real(text: str) -> float:
+    """A number; NaN of what is none, which is refused like any other that cannot be."""
+    try:
+        return float(text) if text.isascii() else math.nan
+    except ValueError:
+        return math.nan
