@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import copy
+import errno
 import itertools
 import json
+import logging
 import math
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -142,10 +146,40 @@ def test_checkpoints_of_their_own_precisions_are_told_apart():
 
 def test_the_same_name_for_two_models_is_refused():
     other = WIDE.model_copy(update={"name": "dense"})
-    with pytest.raises(E.InvalidValueError, match="different names of what differs, got dense"):
+    with pytest.raises(E.InvalidValueError, match=r"^model: .* names of what differs, got dense"):
         pm.sweep([DENSE, other], FAST, **INNER)
-    twice = pm.sweep([DENSE, DENSE], FAST, **INNER)
-    assert len(twice) == 2 * 27
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"model": [DENSE, WIDE, DENSE]}, "model: expected each once, got dense twice"),
+        ({"gpu": [FAST, SLOW, FAST]}, "gpu: expected each once, got fast twice"),
+        ({"precision": ["bf16", "fp8", "bf16"]}, "precision: expected each once, got bf16 twice"),
+        # A checkpoint's own precision is bf16, whether it is named or not.
+        ({"precision": [None, "bf16"]}, "precision: expected each once, got bf16 twice"),
+        ({"engine": ["vllm", "vllm"]}, "engine: expected each once, got vllm twice"),
+        ({"efficiency": ["ideal", pm.Efficiency()]}, "efficiency: .* got ideal twice"),
+        ({"parallelism": [WAYS[1]] * 2}, "parallelism: expected each once, got tensor 4 twice"),
+        (
+            {"gpu": [FAST, FAST], "precision": ["bf16", "w8a16"]},
+            "gpu: expected each once, got fast twice",
+        ),
+    ],
+)
+def test_the_same_twice_is_refused(given, named):
+    asked = {"model": DENSE, "gpu": FAST} | INNER | given
+    for skip in (False, True):
+        with pytest.raises(E.InvalidValueError, match=f"^{named}"):
+            pm.sweep(**asked, skip=skip)
+
+
+def test_batches_and_lengths_are_arrays_and_may_repeat():
+    # A log has the same step many times; its rows are those of the table, in their order.
+    table = pm.sweep(DENSE, FAST, batch=[8, 1, 8], context=[100, 7, 100], grid=False)
+    assert list(table.batch) == [8, 1, 8]
+    assert table.time[0] == table.time[2] != table.time[1]
+    assert len(pm.sweep(DENSE, FAST, batch=[8, 8], context=[7, 7, 7])) == 6
 
 
 def test_divisions_that_differ_in_how_they_talk_have_different_names():
@@ -251,6 +285,34 @@ def test_all_modes_give_the_same_table_to_the_bit(small_parts, client, tmp_path,
         assert np.array_equal(column, whole[name].to_numpy()), name
 
 
+@pytest.mark.parametrize("length", ["context", "prompt"])
+@pytest.mark.parametrize(
+    "key", ["qwen3-30b-a3b", "deepseek-v3", "gpt-oss-20b", "qwen3-next-80b-a3b"]
+)
+def test_all_modes_agree_on_experts_latent_caches_windows_and_states(
+    small_parts, client, tmp_path, key, length
+):
+    chip = pm.gpu("h100-sxm")
+    asked: dict[str, Any] = {
+        "batch": [1, 7, 64],
+        length: range(100, 6000, 300),
+        "parallelism": [pm.Parallelism(tensor=4), pm.Parallelism(tensor=4, data=2)],
+        "engine": [None, "sglang"],
+        "precision": "bf16",
+    }
+    here = pm.sweep(pm.model(key), [chip], **asked)
+    there = pm.sweep(pm.model(key), [chip], **asked, client=client)
+    columns = [*here.columns, "low", "network_time", "kv_traffic"]
+    whole = here.to_frame(columns)
+    cut = pd.concat(list(here.blocks(columns)), ignore_index=True)
+    for name, table in (("here", here), ("there", there)):
+        table.to_parquet(tmp_path / name, columns=columns)
+        read = pd.read_parquet(tmp_path / name)
+        for frame in (cut, table.to_frame(columns), read):
+            pd.testing.assert_frame_equal(frame, whole, check_exact=True)
+    assert (tmp_path / "here").read_bytes() == (tmp_path / "there").read_bytes()
+
+
 def test_how_the_table_is_cut_changes_no_bit(monkeypatch):
     whole = several().to_frame()
     for block in (1, 7, 10**6):
@@ -277,6 +339,52 @@ def test_workers_are_asked_for_no_more_than_two_parts_a_thread_ahead(
     assert len(done) <= ahead
     assert sum(1 for _ in blocks) + 1 == len(done)
     assert len(done) > ahead
+
+
+def test_a_worker_that_dies_is_made_up_for(small_parts):
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address=":0", silence_logs=logging.CRITICAL
+        ) as cluster,
+        distributed.Client(cluster) as found,
+    ):
+        blocks = several(client=found).blocks()
+        taken = [next(blocks)]
+        one = min(found.run(os.getpid).values())
+        os.kill(one, signal.SIGKILL)
+        taken += blocks
+    pd.testing.assert_frame_equal(
+        pd.concat(taken, ignore_index=True), several().to_frame(), check_exact=True
+    )
+
+
+def test_a_cluster_that_fails_is_an_error_and_no_file(client, small_parts, tmp_path, monkeypatch):
+    from perfmodel.interfaces.sweeping import workers
+
+    def broken(*arguments: Any) -> Any:
+        raise MemoryError("no more")
+
+    monkeypatch.setattr(workers, "computed", broken)
+    message = r"^client: expected a cluster that computes all parts, got MemoryError: no more$"
+    with pytest.raises(E.InvalidValueError, match=message):
+        several(client=client).to_parquet(tmp_path / "x.parquet")
+    monkeypatch.undo()
+    closed = sys.modules["distributed"].Client(client.cluster)
+    table = several(client=closed)
+    closed.close()
+    with pytest.raises(E.InvalidValueError, match=r"^client: expected a cluster"):
+        table.to_parquet(tmp_path / "x.parquet")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_parts_that_somebody_cancels_are_an_error(client, small_parts):
+    distributed = sys.modules["distributed"]
+    blocks = several(client=client).blocks()
+    next(blocks)
+    client.cancel([distributed.Future(key, client) for key in list(client.futures)])
+    with pytest.raises(E.InvalidValueError, match=r"^client: .* cancelled"):
+        list(blocks)
 
 
 def test_what_the_caller_does_to_its_arrays_does_not_matter():
@@ -419,6 +527,30 @@ def test_a_file_that_cannot_be_is_refused(tmp_path, monkeypatch, name):
 def test_a_path_is_a_text_or_a_path(path):
     with pytest.raises(E.InvalidValueError, match=r"^path: expected a file, got "):
         several().to_parquet(path)
+
+
+def test_a_disk_without_room_is_an_error_and_leaves_what_was_there(
+    small_parts, tmp_path, monkeypatch
+):
+    path = tmp_path / "x.parquet"
+    path.write_text("as it was")
+
+    def no_room(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "replace", no_room)
+    with pytest.raises(E.InvalidValueError, match=r"^path: expected room for a file.*No space"):
+        several().to_parquet(path)
+    assert [one.name for one in tmp_path.iterdir()] == ["x.parquet"]
+    assert path.read_text() == "as it was"
+
+
+def test_a_device_is_no_file(tmp_path):
+    pipe = tmp_path / "x.parquet"
+    os.mkfifo(pipe)
+    with pytest.raises(E.InvalidValueError, match=r"^path: .*it is no file"):
+        several().to_parquet(pipe)
+    assert pipe.is_fifo()
 
 
 def test_a_bar_counts_the_points(small_parts, tmp_path, capsys):

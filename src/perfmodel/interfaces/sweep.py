@@ -147,7 +147,7 @@ class Sweep:
         UnknownKeyError
             If there is no such column.
         InvalidValueError
-            If there can be no such file.
+            If there can be no such file, or a client's cluster does not compute it.
         MissingExtraError
             If pyarrow is not installed, or tqdm where a bar is wanted.
 
@@ -210,8 +210,9 @@ def sweep(
 ) -> Sweep:
     """Estimate many steps at once: decode over contexts, or prefill over prompts.
 
-    Each of the other arguments may be a list as well: every combination of them, models slowest,
-    then chips, precisions, divisions and engines, has all batches and lengths.
+    Each of the other arguments may be a list as well, of things that differ: every combination of
+    them, models slowest, then chips, precisions, divisions and engines, has all batches and
+    lengths. Those are arrays, and may repeat.
 
     Parameters
     ----------
@@ -254,7 +255,7 @@ def sweep(
         If there is no preset or engine of that name.
     InvalidValueError
         If a number is not a positive whole number, lengths differ, a combination cannot be, two
-        that differ have the same name, there are more than 10^12 points, or not exactly one of
+        have the same names, there are more than 10^12 points, or not exactly one of
         ``context`` and ``prompt`` is given for a shape with a cache.
     NoCacheError
         If contexts are given for a shape without a cache.

@@ -69,22 +69,26 @@ def _whole(path: Path) -> Iterator[BinaryIO]:
     """A file beside the one that is meant, which takes its place at the end, or goes."""
     beside = path.parent / f".{path.name[:100]}.{secrets.token_hex(4)}.part"
     try:
-        if path.is_dir():
-            raise IsADirectoryError(None, "it is a folder")
+        if path.exists() and not path.is_file():
+            raise OSError(None, "it is no file")
         file = beside.open("xb")
     except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise InvalidValueError(
-            f"path: expected a file in a folder that is there, got {shown(str(path))} ({why})"
-        ) from None
+        raise _refused(path, "a file in a folder that is there", error) from None
     try:
         with file:
             yield file
         os.replace(beside, path)
-    except BaseException:
+    except BaseException as error:
         # Interrupted or out of space: nobody shall take half a table for a whole one.
         beside.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _refused(path, "room for a file", error) from error
         raise
+
+
+def _refused(path: Path, expected: str, error: Exception) -> InvalidValueError:
+    why = getattr(error, "strerror", None) or str(error)
+    return InvalidValueError(f"path: expected {expected}, got {shown(str(path))} ({why})")
 
 
 def _schema(columns: Sequence[Column], attributes: Mapping[str, Any]) -> pa.Schema:

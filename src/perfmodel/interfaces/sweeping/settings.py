@@ -176,11 +176,11 @@ def settings(asked: Asked, check: Any, skip: bool) -> tuple[list[Setting], list[
     ------
     PerfModelError
         If a combination cannot be and none is to be left out, or none is left; or if two
-        that differ have the same names.
+        have the same names, so that their rows could not be told apart.
     """
     found: list[Setting] = []
     skipped: list[Skipped] = []
-    first_of: dict[tuple[str, ...], Setting] = {}
+    first_of: dict[tuple[str, ...], tuple[Mapping[str, int], Setting]] = {}
     for at in asked:
         try:
             setting = asked.setting(at)
@@ -197,13 +197,23 @@ def settings(asked: Asked, check: Any, skip: bool) -> tuple[list[Setting], list[
                 raise
             raise type(error)(str(record)) from None
         names = tuple(setting.names[name] for name in AXES)
-        if first_of.setdefault(names, setting) != setting:
-            raise InvalidValueError(
-                f"{', '.join(asked.swept)}: expected different names of what differs, got "
-                f"{', '.join(names[:4])} twice; model_copy(update={{'name': ...}}) gives another"
-            )
+        before, same = first_of.setdefault(names, (at, setting))
+        if before is not at:
+            axes = [name for name in AXES if at[name] != before[name]]
+            raise _twice(axes, [setting.names[name] for name in axes], differ=same != setting)
         found.append(setting)
     return found, skipped
+
+
+def _twice(axes: list[str], names: list[str], differ: bool) -> InvalidValueError:
+    """The error of two combinations that the table could not tell apart."""
+    told = f"got {', '.join(names)} twice"
+    if not differ:
+        return InvalidValueError(f"{', '.join(axes)}: expected each once, {told}")
+    return InvalidValueError(
+        f"{', '.join(axes)}: expected different names of what differs, {told}; "
+        "model_copy(update={'name': ...}) gives another"
+    )
 
 
 def _is_several(value: Any) -> bool:
