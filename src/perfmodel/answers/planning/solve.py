@@ -81,8 +81,9 @@ class Many:
         load = load + 0 * most
         used: dict[Any, Any] = {}
         if self.demand.is_open:
-            numbers = system.of_rate(load, most)
-            used["rate"] = load / system.fastest(most)
+            fastest = system.fastest(most)
+            numbers = system.of_rate(load, most, fastest)
+            used["rate"] = load / fastest
         else:
             numbers = system.of_users(load, most)
         tokens = self.demand.workload.decode_tokens

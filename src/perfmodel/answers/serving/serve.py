@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import floor, log10
 from typing import Any, Final, NamedTuple
 
 from perfmodel.answers._asked import placed
@@ -38,6 +39,8 @@ from perfmodel.work.shape import ModelShape
 
 MOST: Final = 2.0**16  # sequences of a replica where nothing else limits them
 _SETTLE: Final = 4  # rounds
+_HALVES: Final = 40  # of the way to the largest rate
+_ENDS: Final = 1 - 2e-6  # load of prompts up to which their queue has an end
 MANY: Final = 2.0**20  # users of a replica that writes, who keep all pools busy
 
 
@@ -228,14 +231,27 @@ def _answer(one: Server, asked: Asked, room: int | None) -> dict[str, Any]:
     if work.rate is None:
         users = work.concurrency or 1.0
         return _plain(_system(one, asked, min(most, users)).of_users(users, most))
-    system = _system(one, asked, most)
+    system, places = _system(one, asked, most), None if room is None else most
     fastest = _number(system.fastest(most))
-    if work.rate >= fastest:
-        raise InvalidValueError(
-            f"Workload.rate: expected less than {fastest:.4g} requests a second, the most that "
-            f"{_words(one, asked)} can answer, got {work.rate:g}"
-        )
-    return _plain(system.of_rate(work.rate, most if room is not None else None))
+    if work.rate < fastest:
+        found = _plain(system.of_rate(work.rate, places, fastest))
+        if found["load"] < _ENDS:
+            return found
+    # The queue of prompts may lose its end before a loop of users is at its fastest.
+    low, high = 0.0, fastest
+    for _ in range(_HALVES):
+        middle = (low + high) / 2
+        good = _number(system.of_rate(middle, places, fastest)["load"]) < _ENDS
+        low, high = (middle, high) if good else (low, middle)
+    raise InvalidValueError(
+        f"Workload.rate: expected less than {_rounded_down(low)} requests a second, the most that "
+        f"{_words(one, asked)} can answer, got {work.rate:g}"
+    )
+
+
+def _rounded_down(number: float) -> str:
+    """Five digits of a number, never more than it is."""
+    return f"{number - 0.5 * 10.0 ** (floor(log10(number)) - 4):.5g}" if number else "0"
 
 
 def _words(one: Server, asked: Asked) -> str:
@@ -287,7 +303,7 @@ class System(NamedTuple):
 
         others = closed(loop, self.costs, aside, most - 1)
         found = state(loop, self.costs, others)
-        ttft = found.first + aside(others, found)
+        ttft = self._first(found, aside(others, found), held)
         # Where all places are taken, the rest wait for one (Little's law).
         full = lanes * most / found.decoding
         late = maximum(held / full - found.decoding - ttft, 0.0)
@@ -308,15 +324,23 @@ class System(NamedTuple):
             aside = self._aside(found, lanes * others / found.decoding) + self._burst(loop, others)
             each = 1 + others * (1 + (found.away + aside / found.iteration) / loop.steps)
         users = 1 + (each - 1) * lanes if self.pools else each * lanes
-        return users, found.first + aside, found.decoding / loop.tokens
+        return users, self._first(found, aside, users), found.decoding / loop.tokens
+
+    def _first(self, found: State, aside: Num, users: Num) -> Num:
+        """From a request of so many users to its first token, whatever passes aside from steps."""
+        first = found.first + aside
+        if self.pools is None:
+            return first
+        # A request meets the queue of all users but its own; the pool has time for no more prompts.
+        return maximum(first, users * self.pools.prefill / self.pools.replicas - found.decoding)
 
     def fastest(self, most: Num) -> Num:
         """Requests a second that so many users of each replica have answered, and no more."""
         many = (MANY if self.pools else most) * self.asked.lanes
         return self.of_users(many, most)["requests_per_second"]
 
-    def of_rate(self, rate: float, room: float | None) -> dict[str, Any]:
-        """The open loop of so many requests a second."""
+    def of_rate(self, rate: Num, room: Num | None, fastest: Num) -> dict[str, Any]:
+        """The open loop of so many requests a second, of at most ``fastest``."""
         lanes = self.asked.lanes
         loop = self.loop(None, rate / lanes)
         most = MOST if room is None else room
@@ -325,8 +349,10 @@ class System(NamedTuple):
         ttft = found.first + self._aside(found, rate)
         queue = 0.0
         if room is not None:
-            # Whoever finds no room waits for one of so many places.
-            stay = ttft + found.decoding
+            # Whoever finds no room waits for one of so many places, each taken for no longer than
+            # when all are. Prompts that are read elsewhere take none.
+            stay = found.decoding if self.pools else ttft + found.decoding
+            stay = minimum(stay, lanes * room / fastest)
             queue = waiting(stay, 2.0, rate / lanes * stay / room, room)
         return self._record(others, found, ttft + queue, rate)
 
@@ -359,7 +385,7 @@ class System(NamedTuple):
         }
         if pools is not None:
             fields |= {
-                "load": rate * pools.prefill / pools.replicas,
+                "load": minimum(rate * pools.prefill / pools.replicas, 1.0),
                 "transfer": pools.transfer,
                 "pools": (pools.prefill, found.decoding / (1 + others)),
             }

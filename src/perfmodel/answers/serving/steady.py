@@ -56,7 +56,8 @@ class State(NamedTuple):
     away: Num
     """Steps of others between a request and its first token, in which it does not decode [1]."""
     load: Num
-    """Share of the budget of steps that prompts take; at 1 their queue has no end [1]."""
+    """Share of the budget of steps that prompts take, or of the time where they are read first; at
+    1 their queue has no end [1]."""
 
 
 def prompts_in_step(mean: Num, costs: Costs) -> Num:
@@ -119,6 +120,9 @@ def _of_users(loop: Loop, costs: Costs, others: Num) -> State:
     if loop.mixed:
         left = _left(load, begin * beside.square) + begin / 2 * size * minimum(size, 1.0)
         wait = wait + left * (beside.step + _further(beside)[1] / maximum(size, _LEAST))
+    else:
+        # No budget holds such prompts up, but they hold up tokens.
+        load = 1 - step / iteration
     away = (beside.chunks + left) * loop.mixed
     return State(iteration, step, loop.steps * iteration, wait + beside.read, away, load)
 
