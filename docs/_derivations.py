@@ -1,0 +1,239 @@
+"""Derivations of the pages, step by step: the library's own formulas, handed symbols.
+
+Only the names on the left are typed in. Each right-hand side is what the code that answers with
+numbers returns for symbols, as SymPy prints it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import sympy
+
+from perfmodel import symbolic
+from perfmodel.base.precision import Precision
+from perfmodel.interfaces._symbols import symbol
+from perfmodel.roofline import compute_time, memory_time, network_time
+from perfmodel.work.collective import _leg
+from perfmodel.work.layers.experts import touched
+from perfmodel.work.layers.reach import Reach
+from perfmodel.work.operation import Matrix, Operation, linear
+from perfmodel.work.step import Group
+
+_T, _k, _n = symbolic.tokens, symbolic.inner, symbolic.outer
+_F, _beta = symbolic.peak, symbolic.bandwidth
+
+
+class Step(NamedTuple):
+    """One step of a derivation."""
+
+    words: str
+    """What it says."""
+    formula: str
+    """It, in LaTeX."""
+
+
+def _step(words: str, name: str, value: Any) -> Step:
+    return Step(words, f"{name} = {sympy.latex(value)}")
+
+
+def _collected(fraction: sympy.Expr) -> sympy.Expr:
+    """A fraction whose minus signs stand inside, where a reader expects them."""
+    above, below = sympy.fraction(sympy.together(fraction))
+    return sympy.expand(above) / below
+
+
+def _table(precision: str = "bf16") -> Operation:
+    """T tokens through a matrix of k inputs and n outputs."""
+    formats = Precision.preset(precision).linear
+    return linear(Matrix("table", _k, _n), tokens=_T, formats=formats)
+
+
+def roofline() -> list[Step]:
+    """One matrix: its work, its traffic, its intensity; the two times, and where they meet."""
+    job = _table()
+    intensity = sympy.cancel(job.flops / job.nbytes)
+    wide = sympy.limit(intensity.subs(_n, _k), _k, sympy.oo)
+    compute = compute_time(flops=job.flops, peak=_F)
+    memory = memory_time(nbytes=sympy.factor(job.nbytes), bandwidth=_beta)
+    ridge = symbolic.gemm_ridge_batch().expression
+    return [
+        _step(
+            "$T$ tokens go through a matrix of $k$ inputs and $n$ outputs in 16 bits. Each weight "
+            "and token is one multiplication and one addition:",
+            "W",
+            job.flops,
+        ),
+        _step(
+            "The weights are read once; each token brings its inputs, takes its outputs:",
+            "Q",
+            job.nbytes,
+        ),
+        _step("Arithmetic intensity, in FLOP/B:", r"\frac{W}{Q}", intensity),
+        _step(
+            "Of a wide matrix it is the number of tokens:",
+            r"\lim_{k, n \to \infty} \frac{W}{Q}",
+            wide,
+        ),
+        _step(r"At the peak $F$ the arithmetic takes", "t_F", compute),
+        _step(r"and at the bandwidth $\beta$ the traffic takes", r"t_\beta", memory),
+        _step("They are equal, the ridge, at this many tokens:", "T", ridge),
+        _step("and of a wide matrix at", "T", symbolic.wide_gemm_ridge_batch().expression),
+    ]
+
+
+def ridge() -> list[Step]:
+    """A decode step: the batch at which it turns compute-bound, and up to which context one does."""
+    return [
+        _step(
+            "Matrix and attention arithmetic of $B$ sequences against weights, read once, and keys "
+            "and values, read for each:",
+            "B",
+            symbolic.step_ridge_batch().expression,
+        ),
+        _step(
+            "Its denominator falls as the context $S$ grows, and is 0 at the critical context:",
+            "S",
+            symbolic.critical_context().expression,
+        ),
+    ]
+
+
+def causal_attention() -> list[Step]:
+    """Pairs of new queries and keys: of a prompt, of its chunks, of one token, of a window."""
+    new, past, window = symbol("n"), symbol("s"), symbol("w")
+
+    def pairs(new: Any, past: Any, window: Any = None) -> Any:
+        reach = Reach(window=window)
+        group = Group.trusted(count=1, new=new, past=past, logits=0, shared_past=0)
+        return reach.twice_pairs(group) / 2
+
+    a, b = symbol("a"), symbol("b")
+    rest = sympy.expand(pairs(a + b, 0) - pairs(a, 0) - pairs(b, a))
+    return [
+        _step(
+            "$n$ new queries over $s$ cached keys, each seeing itself and what came before:",
+            "P(n, s)",
+            pairs(new, past),
+        ),
+        _step(
+            "A whole prompt is half of a square and half of its diagonal:",
+            "P(n, 0)",
+            sympy.expand(pairs(new, 0)),
+        ),
+        _step("One more token sees its context:", "P(1, S - 1)", pairs(1, symbolic.context - 1)),
+        _step(
+            "Cut into chunks of $a$ and $b$ tokens, nothing is lost and nothing added:",
+            "P(a + b, 0) - P(a, 0) - P(b, a)",
+            rest,
+        ),
+        _step(
+            "In a window of $w$ tokens, long ago filled, each sees",
+            "P_w(1, s)",
+            pairs(1, past + window, window),
+        ),
+    ]
+
+
+def decode_attention() -> list[Step]:
+    """The intensity of one token's attention, and its limit."""
+    return [
+        _step(
+            "$h$ query heads share $g$ heads of keys and values, in 16 bits; in FLOP/B:",
+            r"\frac{W}{Q}",
+            symbolic.attention_intensity().expression,
+        ),
+        _step(
+            "For long contexts:",
+            r"\lim_{S \to \infty} \frac{W}{Q}",
+            symbolic.limit_of_attention_intensity().expression,
+        ),
+    ]
+
+
+def experts() -> list[Step]:
+    """Distinct experts that T tokens touch, and the ridge of their weights."""
+    count, chosen = symbol("E"), symbol("k")
+    met = touched(count, chosen, _T, choices=count)
+    return [
+        _step(
+            "Of $E$ experts each of $T$ tokens chooses $k$. The expected number of distinct ones:",
+            "U",
+            met.expected,
+        ),
+        _step("One token meets", "U(1)", sympy.simplify(met.expected.subs(_T, 1))),
+        _step("and never more are met than", r"\max U", met.most),
+        _step(
+            "With all experts read, weights alone, the ridge of a model that sends a token to $k_e$ "
+            "experts of width $f_e$:",
+            "T",
+            symbolic.ridge_batch(model=symbolic.any_experts()).expression,
+        ),
+    ]
+
+
+def precision() -> list[Step]:
+    """Ridges of a wide matrix by preset: what the bytes and what the peak do to them."""
+    words = {
+        "bf16": "16-bit weights and arithmetic:",
+        "uniform-fp8": "8 bits everywhere, and twice the peak: half the bytes, half the time of arithmetic:",
+        "w8a16": "8-bit weights, 16-bit arithmetic:",
+        "w4a16": "4-bit weights with a 16-bit scale for each 128, 16-bit arithmetic:",
+    }
+    return [
+        _step(said, "T", symbolic.wide_gemm_ridge_batch(precision=name).expression)
+        for name, said in words.items()
+    ]
+
+
+def all_reduce() -> list[Step]:
+    """A ring all-reduce: bytes a device sends, messages one after another, and its time."""
+    devices, size, link, latency = (symbol(name) for name in ("n", "Q", "b", "l"))
+    leg = _leg("all-reduce", "ring", size, devices)
+    time = network_time(wire=leg.wire, bandwidth=link, hops=leg.hops, latency=latency)
+    return [
+        _step(
+            "$n$ devices in a ring add up $Q$ bytes, a share each, and hand them on. Each sends",
+            "Q_n",
+            sympy.factor(leg.wire),
+        ),
+        _step("in so many messages:", "m", sympy.factor(leg.hops)),
+        _step(
+            "On links of $b$ bytes a second in one direction, with a latency $l$ a message:",
+            "t_n",
+            sympy.factor(time),
+        ),
+    ]
+
+
+def growth() -> list[Step]:
+    """The batch at which the cache outweighs the weights, and the longest context that fits."""
+    return [
+        _step(
+            "Sequences of $S$ tokens whose keys and values are as many bytes as the weights:",
+            "B",
+            symbolic.kv_overtakes_weights().expression,
+        ),
+        _step(
+            "The longest context of $B$ sequences that a memory of $C$ bytes holds:",
+            "S",
+            _collected(symbolic.max_context_for_capacity().expression),
+        ),
+    ]
+
+
+DERIVATIONS: Final[dict[str, Callable[[], list[Step]]]] = {
+    made.__name__: made
+    for made in (
+        roofline,
+        ridge,
+        causal_attention,
+        decode_attention,
+        experts,
+        precision,
+        all_reduce,
+        growth,
+    )
+}
+"""By the name that a page asks for."""
