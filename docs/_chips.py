@@ -151,8 +151,8 @@ def cell(text: str) -> str:
 def on_config(config: Any, **_: Any) -> Any:
     """Put the vendors' pages into the navigation, where the chips are."""
     for section in config.nav:
-        if "Chips" in section:
-            section["Chips"] += [{vendor: path(vendor)} for vendor in vendors()]
+        if "Catalog" in section:
+            section["Catalog"] += [{vendor: path(vendor)} for vendor in vendors()]
     return config
 
 

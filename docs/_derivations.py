@@ -84,7 +84,7 @@ def roofline() -> list[Step]:
 
 
 def ridge() -> list[Step]:
-    """A decode step: the batch at which it turns compute-bound, and up to which context one does."""
+    """A decode step: the batch at which it turns compute-bound, and where none is."""
     return [
         _step(
             "Matrix and attention arithmetic of $B$ sequences against weights, read once, and keys "
@@ -165,8 +165,8 @@ def experts() -> list[Step]:
         _step("One token meets", "U(1)", sympy.simplify(met.expected.subs(_T, 1))),
         _step("and never more are met than", r"\max U", met.most),
         _step(
-            "With all experts read, weights alone, the ridge of a model that sends a token to $k_e$ "
-            "experts of width $f_e$:",
+            "With all experts read, weights alone, the ridge of a model that sends a token to "
+            "$k_e$ experts of width $f_e$:",
             "T",
             symbolic.ridge_batch(model=symbolic.any_experts()).expression,
         ),
@@ -177,7 +177,7 @@ def precision() -> list[Step]:
     """Ridges of a wide matrix by preset: what the bytes and what the peak do to them."""
     words = {
         "bf16": "16-bit weights and arithmetic:",
-        "uniform-fp8": "8 bits everywhere, and twice the peak: half the bytes, half the time of arithmetic:",
+        "uniform-fp8": "8 bits everywhere, and twice the peak: half of both times:",
         "w8a16": "8-bit weights, 16-bit arithmetic:",
         "w4a16": "4-bit weights with a 16-bit scale for each 128, 16-bit arithmetic:",
     }
