@@ -30,12 +30,15 @@ class Step(NamedTuple):
 
     words: str
     """What it says."""
-    formula: str
-    """It, in LaTeX."""
+    name: str
+    """What stands on the left, in LaTeX."""
+    value: Any
+    """What stands on the right: an expression, or a number."""
 
-
-def _step(words: str, name: str, value: Any) -> Step:
-    return Step(words, f"{name} = {sympy.latex(value)}")
+    @property
+    def formula(self) -> str:
+        """Both, in LaTeX."""
+        return f"{self.name} = {sympy.latex(self.value)}"
 
 
 def _collected(fraction: sympy.Expr) -> sympy.Expr:
@@ -59,40 +62,40 @@ def roofline() -> list[Step]:
     memory = memory_time(nbytes=sympy.factor(job.nbytes), bandwidth=_beta)
     ridge = symbolic.gemm_ridge_batch().expression
     return [
-        _step(
+        Step(
             "$T$ tokens go through a matrix of $k$ inputs and $n$ outputs in 16 bits. Each weight "
             "and token is one multiplication and one addition:",
             "W",
             job.flops,
         ),
-        _step(
+        Step(
             "The weights are read once; each token brings its inputs, takes its outputs:",
             "Q",
             job.nbytes,
         ),
-        _step("Arithmetic intensity, in FLOP/B:", r"\frac{W}{Q}", intensity),
-        _step(
+        Step("Arithmetic intensity, in FLOP/B:", r"\frac{W}{Q}", intensity),
+        Step(
             "Of a wide matrix it is the number of tokens:",
             r"\lim_{k, n \to \infty} \frac{W}{Q}",
             wide,
         ),
-        _step(r"At the peak $F$ the arithmetic takes", "t_F", compute),
-        _step(r"and at the bandwidth $\beta$ the traffic takes", r"t_\beta", memory),
-        _step("They are equal, the ridge, at this many tokens:", "T", ridge),
-        _step("and of a wide matrix at", "T", symbolic.wide_gemm_ridge_batch().expression),
+        Step(r"At the peak $F$ the arithmetic takes", "t_F", compute),
+        Step(r"and at the bandwidth $\beta$ the traffic takes", r"t_\beta", memory),
+        Step("They are equal, the ridge, at this many tokens:", "T", ridge),
+        Step("and of a wide matrix at", "T", symbolic.wide_gemm_ridge_batch().expression),
     ]
 
 
 def ridge() -> list[Step]:
     """A decode step: the batch at which it turns compute-bound, and where none is."""
     return [
-        _step(
+        Step(
             "Matrix and attention arithmetic of $B$ sequences against weights, read once, and keys "
             "and values, read for each:",
             "B",
             symbolic.step_ridge_batch().expression,
         ),
-        _step(
+        Step(
             "Its denominator falls as the context $S$ grows, and is 0 at the critical context:",
             "S",
             symbolic.critical_context().expression,
@@ -112,23 +115,23 @@ def causal_attention() -> list[Step]:
     a, b = symbol("a"), symbol("b")
     rest = sympy.expand(pairs(a + b, 0) - pairs(a, 0) - pairs(b, a))
     return [
-        _step(
+        Step(
             "$n$ new queries over $s$ cached keys, each seeing itself and what came before:",
             "P(n, s)",
             pairs(new, past),
         ),
-        _step(
+        Step(
             "A whole prompt is half of a square and half of its diagonal:",
             "P(n, 0)",
             sympy.expand(pairs(new, 0)),
         ),
-        _step("One more token sees its context:", "P(1, S - 1)", pairs(1, symbolic.context - 1)),
-        _step(
+        Step("One more token sees its context:", "P(1, S - 1)", pairs(1, symbolic.context - 1)),
+        Step(
             "Cut into chunks of $a$ and $b$ tokens, nothing is lost and nothing added:",
             "P(a + b, 0) - P(a, 0) - P(b, a)",
             rest,
         ),
-        _step(
+        Step(
             "In a window of $w$ tokens, long ago filled, each sees",
             "P_w(1, s)",
             pairs(1, past + window, window),
@@ -139,12 +142,12 @@ def causal_attention() -> list[Step]:
 def decode_attention() -> list[Step]:
     """The intensity of one token's attention, and its limit."""
     return [
-        _step(
+        Step(
             "$h$ query heads share $g$ heads of keys and values, in 16 bits; in FLOP/B:",
             r"\frac{W}{Q}",
             symbolic.attention_intensity().expression,
         ),
-        _step(
+        Step(
             "For long contexts:",
             r"\lim_{S \to \infty} \frac{W}{Q}",
             symbolic.limit_of_attention_intensity().expression,
@@ -157,14 +160,14 @@ def experts() -> list[Step]:
     count, chosen = symbol("E"), symbol("k")
     met = touched(count, chosen, _T, choices=count)
     return [
-        _step(
+        Step(
             "Of $E$ experts each of $T$ tokens chooses $k$. The expected number of distinct ones:",
             "U",
             met.expected,
         ),
-        _step("One token meets", "U(1)", sympy.simplify(met.expected.subs(_T, 1))),
-        _step("and never more are met than", r"\max U", met.most),
-        _step(
+        Step("One token meets", "U(1)", sympy.simplify(met.expected.subs(_T, 1))),
+        Step("and never more are met than", r"\max U", met.most),
+        Step(
             "With all experts read, weights alone, the ridge of a model that sends a token to "
             "$k_e$ experts of width $f_e$:",
             "T",
@@ -182,7 +185,7 @@ def precision() -> list[Step]:
         "w4a16": "4-bit weights with a 16-bit scale for each 128, 16-bit arithmetic:",
     }
     return [
-        _step(said, "T", symbolic.wide_gemm_ridge_batch(precision=name).expression)
+        Step(said, "T", symbolic.wide_gemm_ridge_batch(precision=name).expression)
         for name, said in words.items()
     ]
 
@@ -193,13 +196,13 @@ def all_reduce() -> list[Step]:
     leg = _leg("all-reduce", "ring", size, devices)
     time = network_time(wire=leg.wire, bandwidth=link, hops=leg.hops, latency=latency)
     return [
-        _step(
+        Step(
             "$n$ devices in a ring add up $Q$ bytes, a share each, and hand them on. Each sends",
             "Q_n",
             sympy.factor(leg.wire),
         ),
-        _step("in so many messages:", "m", sympy.factor(leg.hops)),
-        _step(
+        Step("in so many messages:", "m", sympy.factor(leg.hops)),
+        Step(
             "On links of $b$ bytes a second in one direction, with a latency $l$ a message:",
             "t_n",
             sympy.factor(time),
@@ -210,12 +213,12 @@ def all_reduce() -> list[Step]:
 def growth() -> list[Step]:
     """The batch at which the cache outweighs the weights, and the longest context that fits."""
     return [
-        _step(
+        Step(
             "Sequences of $S$ tokens whose keys and values are as many bytes as the weights:",
             "B",
             symbolic.kv_overtakes_weights().expression,
         ),
-        _step(
+        Step(
             "The longest context of $B$ sequences that a memory of $C$ bytes holds:",
             "S",
             _collected(symbolic.max_context_for_capacity().expression),
