@@ -9,8 +9,8 @@ from perfmodel.base.formats import FORMATS
 from perfmodel.base.spec import Source
 from perfmodel.base.units import si
 
-MODELS: Final = "<!-- models -->"
-FORMATS_TABLE: Final = "<!-- formats -->"
+MODELS: Final = "<!-- table of models -->"
+FORMATS_TABLE: Final = "<!-- table of formats -->"
 SOURCES: Final = "<!-- sources of models -->"
 
 _ENOUGH: Final = 2**20  # numbers in a row: scales that come once a row weigh next to nothing
