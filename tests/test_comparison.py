@@ -21,7 +21,8 @@ def test_each_row_repeats_what_its_code_prints():
     assert len(rows) >= 12
     for row, cells in rows:
         ours = cells.split(" | ")[3]
-        assert numbers(ours) and numbers(ours) <= printed[row], (row, ours)
+        assert numbers(ours), row
+        assert numbers(ours) <= printed[row], (row, ours)
 
 
 def test_each_row_says_why_and_names_its_source():
