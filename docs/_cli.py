@@ -22,7 +22,7 @@ def commands() -> str:
 
 def section(name: str, command: Any) -> str:
     """One command in Markdown."""
-    lines = [f"## `perfmodel {name}`", "", _words(command.help)]
+    lines = [f"### `perfmodel {name}`", "", _words(command.help)]
     rows = [row(parameter) for parameter in command.params if not parameter.hidden]
     if rows:
         lines += ["", "| argument | default | what it is |", "|---|---|---|", *rows]

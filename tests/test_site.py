@@ -110,5 +110,5 @@ def test_the_tables_of_the_catalogs_say_what_papers_say():
 def test_the_command_line_s_page_names_every_command_and_no_bare_bracket():
     page = _cli.commands()
     for command in ("predict", "serve", "plan", "sweep", "calibrate", "compare", "gpus", "show"):
-        assert f"## `perfmodel {command}`" in page
+        assert f"### `perfmodel {command}`\n" in page
     assert "| `MODEL` | required |" in page
