@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from perfmodel.base._num import Num, ceil_div, is_zero
+from perfmodel.base._num import Num, ceil_div, is_plain, is_zero
 from perfmodel.base.precision import Precision
 from perfmodel.work.operation import Kernel
 from perfmodel.work.step import Step
@@ -32,7 +32,8 @@ def _decodes(step: Step) -> bool:
 
 
 def _cached(precision: Precision) -> str:
-    return "bf16" if precision.kv.bits >= 16 else "fp8"
+    bits = precision.kv.bits  # a width that is a symbol counts as wide
+    return "fp8" if is_plain(bits) and bits < 16 else "bf16"
 
 
 def _blocks(step: Step) -> Num:
