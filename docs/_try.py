@@ -39,6 +39,7 @@ FIGURES: Final = (
     "memory_time",
     "tokens_per_second",
 )
+TRAFFIC: Final = ("weight", "kv", "activation")
 HELD: Final = ("weights", "kv", "state", "needed")
 OF_ROW: Final = ("flops", "bytes", "compute_time", "memory_time", "time")
 
@@ -166,9 +167,14 @@ def form(model: pm.ModelShape, *, own: bool = False) -> Form:
     """The form of a model, in a precision of symbols or in that of its checkpoint."""
     step = step_of(model, None if own else any_precision())
     figures: dict[str, Any] = {name: getattr(step, name) for name in FIGURES}
+    for name in TRAFFIC:
+        traffic = getattr(step, f"{name}_traffic")
+        figures[f"{name}_time"] = roofline.memory_time(nbytes=traffic, bandwidth=bandwidth)
     figures |= {name: getattr(step.memory, name) for name in HELD}
     rows = step.rows()
-    figures["rows"] = [[getattr(row, name) for name in OF_ROW] for row in rows]
+    figures["rows"] = [
+        [getattr(row, name) for name in OF_ROW] + [row.operation.intensity] for row in rows
+    ]
     operations = [row.operation for row in rows]
     return Form(
         body=function(("B", "N", "P", "beta", "F", "b"), figures),
@@ -233,17 +239,19 @@ def refusal(gpu: pm.GpuSpec, compute: str) -> str:
 
 
 def precisions() -> dict[str, dict[str, Any]]:
-    """Every preset as it is, and computed in each format that is as wide or wider."""
+    """Every preset as it is, and computed in each other format that is as wide or wider."""
     found = {}
     for preset in PRESETS:
         stored = Precision.preset(preset)
-        found[preset] = in_numbers(stored)
+        ways = {"": {"suffix": "", **in_numbers(stored)}}
         for compute in COMPUTES:
             try:
                 wider = stored.computing(compute)
-            except InvalidValueError:  # narrower
+            except InvalidValueError:  # narrower than all its parts
                 continue
-            found[wider.name] = in_numbers(wider)
+            if wider is not stored:
+                ways[compute] = {"suffix": wider.name.removeprefix(preset), **in_numbers(wider)}
+        found[preset] = ways
     return found
 
 
@@ -305,7 +313,7 @@ def script() -> str:
         "models": models(forms, operations),
         "operations": list(operations),
         "refusals": list(refusals),
-        "row": OF_ROW,
+        "row": (*OF_ROW, "intensity"),
     }
     return "\n".join(
         (
