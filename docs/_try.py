@@ -17,10 +17,12 @@ import sympy
 import perfmodel as pm
 from perfmodel import roofline
 from perfmodel.answers.estimate import Estimate
+from perfmodel.answers.holding.record import memory_of
 from perfmodel.answers.steps import estimate_unchecked
 from perfmodel.base.errors import InvalidValueError, UnsupportedFormatError
 from perfmodel.base.formats import Format
 from perfmodel.base.precision import PRESETS, MatrixFormats, Precision
+from perfmodel.base.spec import Spec
 from perfmodel.interfaces.symbolic import any_gpu, bandwidth, batch, exact
 
 SCRIPT: Final = "try/model.js"
@@ -41,6 +43,7 @@ FIGURES: Final = (
 )
 TRAFFIC: Final = ("weight", "kv", "activation")
 HELD: Final = ("weights", "kv", "state", "needed")
+COSTS: Final = ("flops", "weight_bytes", "least_weight_bytes", "activation_bytes", "kv_bytes")
 OF_ROW: Final = ("flops", "bytes", "compute_time", "memory_time", "time")
 
 # Bytes of the matrices of a part: a weight, a row of weights, an input, an output.
@@ -115,17 +118,65 @@ def computes_of(precision: Precision) -> dict[str, str]:
     return {"linear": linear, "head": head, "attention": precision.attention}
 
 
-def step_of(model: pm.ModelShape, precision: Precision | None) -> Estimate:
-    """A step of so many sequences of ``new`` tokens after ``past`` ones, all of them symbols."""
-    chip = AnyChip.trusted(**dict(any_gpu()))
+class Known(NamedTuple):
+    """A layer of which nothing is known but its operations."""
+
+    found: tuple[pm.Operation, ...]
+
+    def operations(self, *_: Any) -> tuple[pm.Operation, ...]:
+        """The operations, whatever the step."""
+        return self.found
+
+
+class Asked(NamedTuple):
+    """A step on symbols: what its operations cost, their times, and what memory holds."""
+
+    costs: dict[sympy.Symbol, Any]
+    times: Estimate  # on the symbols of the costs
+    memory: pm.DeviceMemory
+
+
+def step_of(model: pm.ModelShape, precision: Precision | None) -> Asked:
+    """A step of so many sequences of ``new`` tokens after ``past`` ones, all of them symbols.
+
+    SymPy takes its time to compare long expressions, as a roof does. So the times are asked of a
+    model whose operations cost one symbol each.
+    """
+    shape = exact(model)
+    chip = AnyChip.trusted(**fields(any_gpu()))
     group = pm.Group.trusted(count=batch, new=new, past=past, logits=1, shared_past=0)
-    return estimate_unchecked("step", exact(model), chip, (group,), precision=precision)
+    step = pm.Step.trusted(groups=(group,))
+    formats = shape.resolve_precision(precision)
+    costs: dict[sympy.Symbol, Any] = {}
+    operations = tuple(priced(one, costs) for one in pm.forward(shape, step, formats))
+    alone = {"blocks": ((1, (Known(operations),)),), "embedding": None, "head": None}
+    known = pm.ModelShape.trusted(**fields(shape) | alone)
+    times = estimate_unchecked("step", known, chip, step.groups, precision=formats)
+    return Asked(costs, times, memory_of(shape, chip, step, formats))
+
+
+def priced(operation: pm.Operation, costs: dict[sympy.Symbol, Any]) -> pm.Operation:
+    """An operation each of whose costs is a symbol, and ``costs`` says what it stands for."""
+    symbols = {}
+    for name in COSTS:
+        cost = sympy.sympify(getattr(operation, name))
+        if cost.is_zero:
+            continue
+        known = (symbol for symbol, other in costs.items() if other == cost)
+        symbols[name] = next(known, sympy.Symbol(f"q{len(costs)}", positive=True))
+        costs[symbols[name]] = cost
+    return pm.Operation.trusted(**fields(operation) | symbols)
+
+
+def fields(spec: Spec) -> dict[str, Any]:
+    """The fields of a record, without what it has worked out since."""
+    return {name: getattr(spec, name) for name in type(spec).model_fields}
 
 
 # -- as JavaScript ------------------------------------------------------------------------------
 
 
-def function(arguments: Iterable[str], figures: dict[str, Any]) -> str:
+def function(costs: dict[sympy.Symbol, Any], figures: dict[str, Any]) -> str:
     """A JavaScript function of the figures; what they share is worked out once.
 
     A figure is an expression, or rows of them.
@@ -133,7 +184,8 @@ def function(arguments: Iterable[str], figures: dict[str, Any]) -> str:
     flat: list[Any] = []
     for figure in figures.values():
         flat += [x for row in figure for x in row] if isinstance(figure, list) else [figure]
-    shared, found = sympy.cse([sympy.sympify(x) for x in flat], order="none")
+    parts, priced = common(costs.values(), "x")
+    more, found = common(flat, "y")
     rest = iter(found)
 
     def printed(figure: Any) -> str:
@@ -143,11 +195,16 @@ def function(arguments: Iterable[str], figures: dict[str, Any]) -> str:
             f"[{','.join('[' + ','.join(code(next(rest)) for _ in row) + ']' for row in figure)}]"
         )
 
-    lines = [f"({','.join(arguments)})=>{{"]
-    if shared:
-        lines.append("const " + ",".join(f"{symbol}={code(part)}" for symbol, part in shared) + ";")
+    named = [*parts, *zip(costs, priced, strict=True), *more]
+    constants = ",".join(f"{symbol}={code(part)}" for symbol, part in named)
     answers = ",".join(f"{figure}:{printed(value)}" for figure, value in figures.items())
-    return "\n".join([*lines, f"return {{{answers}}};", "}"])
+    return f"(B,N,P,beta,F,b)=>{{\nconst {constants};\nreturn {{{answers}}};\n}}"
+
+
+def common(expressions: Iterable[Any], letter: str) -> tuple[list[Any], list[Any]]:
+    """What expressions share, by name, and what they are with it."""
+    names = sympy.numbered_symbols(letter)
+    return sympy.cse([sympy.sympify(x) for x in expressions], names, order="none")  # type: ignore[no-any-return]
 
 
 def code(expression: Any) -> str:
@@ -165,21 +222,18 @@ class Form(NamedTuple):
 @cache
 def form(model: pm.ModelShape, *, own: bool = False) -> Form:
     """The form of a model, in a precision of symbols or in that of its checkpoint."""
-    step = step_of(model, None if own else any_precision())
+    costs, step, memory = step_of(model, None if own else any_precision())
     figures: dict[str, Any] = {name: getattr(step, name) for name in FIGURES}
     for name in TRAFFIC:
         traffic = getattr(step, f"{name}_traffic")
         figures[f"{name}_time"] = roofline.memory_time(nbytes=traffic, bandwidth=bandwidth)
-    figures |= {name: getattr(step.memory, name) for name in HELD}
+    figures |= {name: getattr(memory, name) for name in HELD}
     rows = step.rows()
     figures["rows"] = [
         [getattr(row, name) for name in OF_ROW] + [row.operation.intensity] for row in rows
     ]
-    operations = [row.operation for row in rows]
-    return Form(
-        body=function(("B", "N", "P", "beta", "F", "b"), figures),
-        operations=tuple((one.name, one.kind, one.compute) for one in operations),
-    )
+    kinds = [(row.operation.name, row.operation.kind, row.operation.compute) for row in rows]
+    return Form(function(costs, figures), tuple(kinds))
 
 
 class Numbered(dict[Any, int]):
@@ -281,7 +335,7 @@ def models(forms: Numbered, operations: Numbered) -> dict[str, dict[str, Any]]:
     for key in pm.models():
         model = pm.model(key)
         # Equal shapes have equal forms, whatever they are called.
-        shape = pm.ModelShape.trusted(**dict(model) | {"name": "", "origins": ()})
+        shape = pm.ModelShape.trusted(**fields(model) | {"name": "", "origins": ()})
         found[key] = {"name": model.name, "family": key.partition("-")[0], **formed(shape)}
         if model.position_limit is not None:
             found[key]["positions"] = positions(model, model.position_limit)
