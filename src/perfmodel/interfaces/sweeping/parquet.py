@@ -70,7 +70,7 @@ def _whole(path: Path) -> Iterator[BinaryIO]:
     beside = path.parent / f".{path.name[:100]}.{secrets.token_hex(4)}.part"
     try:
         if path.exists() and not path.is_file():
-            raise OSError(None, "it is no file")
+            raise OSError(None, "it is a folder" if path.is_dir() else "it is no file")
         file = beside.open("xb")
     except (OSError, ValueError) as error:
         raise _refused(path, "a file in a folder that is there", error) from None
