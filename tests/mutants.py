@@ -1144,8 +1144,8 @@ MUTANTS = (
     Mutant(
         "the dearest hour comes first",
         "answers/planning/record.py",
-        "return (plan.price is None, cost, plan.tpot",
-        "return (plan.price is None, -cost, plan.tpot",
+        "spent = (measure(plan, by), ",
+        "spent = (-measure(plan, by), ",
     ),
 )
 

@@ -268,6 +268,25 @@ def test_the_best_is_on_the_front_and_nothing_beats_the_front(pools):
                 assert not all(better) or same
 
 
+@pytest.mark.parametrize("ask", ["hour", "token"])
+def test_of_free_chips_as_few_are_taken_as_do(ask):
+    if ask == "hour":
+        found = bought(prices=dict.fromkeys(SHIPPED, 0.0), pools="together")
+        spent = {plan: plan.devices for plan in found.feasible}
+    else:  # a load is sought: as few for each token
+        found = pm.largest_load(
+            LLAMA, CHAT, slo=TARGETS, devices=4, gpus=SHIPPED, pools="together",
+            prices=dict.fromkeys(SHIPPED, 0.0),
+        )  # fmt: skip
+        spent = {p: p.devices / p.output_tokens_per_second for p in found.feasible}
+    assert found.by == ask
+    assert found.best.cost_per_hour == 0
+    assert spent[found.best] == min(spent.values())
+    same = [plan for plan in found.feasible if spent[plan] == spent[found.best]]
+    assert found.best.tpot == min(plan.tpot for plan in same)
+    assert found.best in found.pareto
+
+
 def test_users_and_devices_are_inverse():
     found = bought(pools="together")
     for plan in found.feasible:
@@ -434,6 +453,12 @@ def test_a_chip_without_a_price_comes_after_those_with_one():
         ({"gpus": "h100-smx"}, "h100-sxm"),
         ({"gpus": []}, "gpus: expected from 1 to"),
         ({"gpus": [7]}, "gpus: expected keys, GpuSpec or Cluster"),
+        ({"gpus": ["l4", "a10", "l4"]}, "gpus: expected each once, got l4 twice"),
+        ({"gpus": [H100, chip(memory_bandwidth=1e12)]}, "got H100 twice; model_copy(update="),
+        ({"precisions": ["fp8", "bf16", "fp8"]}, "precisions: expected each once, got fp8 twice"),
+        ({"precisions": [None, "bf16"]}, "precisions: expected each once, got bf16 twice"),
+        ({"parallelisms": [pm.Parallelism(), pm.Parallelism()]}, "parallelisms: expected each"),
+        ({"prices": {3: 2}}, "prices: expected keys or names of chips, as 'h100-sxm', got 3"),
         ({"prices": {"h100": 2}}, "did you mean 'h100-nvl'"),
         ({"prices": {"h100-sxm": -2}}, "prices: expected USD an hour of one h100-sxm"),
         ({"prices": 2.5}, "prices: expected Mapping"),

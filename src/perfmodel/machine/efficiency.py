@@ -36,7 +36,7 @@ from perfmodel.machine.hardware import GpuSpec
 
 # Whose kernels a format takes where its own are not known. With one static scale, inputs need no
 # pass of their own: such kernels are those of bf16 at twice the peak.
-_NEAREST: Final = {
+NEAREST: Final = {
     "fp8-block": ("fp8",),
     "int8": ("fp8-static",),
     "w4afp8": ("fp8",),
@@ -245,7 +245,7 @@ class Efficiency(Spec):
         found = self._kernels.get(name)
         if found is None and self._kernels:
             kind, _, recipe = name.partition(".")
-            nearest = (f"{kind}.{other}" for other in (*_NEAREST.get(recipe, ()), "bf16"))
+            nearest = (f"{kind}.{other}" for other in (*NEAREST.get(recipe, ()), "bf16"))
             found = next((self._kernels[n] for n in nearest if n in self._kernels), None)
         return found
 

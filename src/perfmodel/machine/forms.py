@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from perfmodel.base._messages import shown
-from perfmodel.base._num import Num, is_plain, maximum, minimum
+from perfmodel.base._num import Num, is_plain, is_zero, maximum, minimum
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import (
     Exponent,
@@ -151,7 +151,7 @@ class KernelForm(Spec):
         ahead = self.launch + self.fill * inner + self.prepare * inputs / self.memory
         apart = 0 if self.activation is None else activations
         busy = joined(compute / self.compute, (memory - apart) / self.memory, self.exponent)
-        if self.tile:
+        if not is_zero(self.tile):
             busy = joined(busy, self.tile * tiles, self.exponent)
         if self.activation is not None:
             busy = busy + activations / self.activation

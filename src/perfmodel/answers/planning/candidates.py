@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import math
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -170,30 +171,64 @@ class Search(NamedTuple):
 Found: TypeAlias = tuple[Offer, Division, Candidate | Refusal]
 
 
+class _Chip(NamedTuple):
+    """A chip that is offered, how far it stays below its roofs, and with which others it is asked.
+
+    Chips are asked together that have the same kernels, formats and network: as arrays.
+    """
+
+    offer: Offer
+    efficiency: Efficiency
+    kind: Any
+
+
 def candidates(search: Search, offered: Iterable[Offer]) -> list[Found]:
-    """Every chip in every precision and division, as tables, or as the limit that it breaks."""
+    """Every chip in every precision and division, as tables, or as the limit that it breaks.
+
+    Divisions are asked one by one, for each makes other operations; all else are arrays.
+    """
+    chips = _chips(search, list(offered))
+    widest = max((chip.offer.widest for chip in chips), default=1)
+    every = search.ways or tuple(divisions(search.demand.model, min(widest, search.widest)))
     found: list[Found] = []
-    every: dict[int, tuple[Parallelism, ...]] = {}
-    asked: dict[tuple[Precision, Parallelism], list[Offer]] = {}
-    for offer in offered:
-        widest = min(offer.widest, search.widest)
-        if widest not in every:
-            every[widest] = search.ways or tuple(divisions(search.demand.model, widest))
-        for precision in search.precisions:
-            for ways in every[widest]:
-                asked.setdefault((precision, ways), []).append(offer)
-    for (precision, ways), chips in asked.items():
-        division = Division(search.demand, precision, ways)
-        found += _of_division(search, division, chips)
+    for precision in search.precisions:
+        for ways in every:
+            asked = [chip for chip in chips if search.ways or ways.devices <= chip.offer.widest]
+            found += _of_division(search, Division(search.demand, precision, ways), asked)
     return found
 
 
-def _of_division(search: Search, division: Division, offered: list[Offer]) -> list[Found]:
+def _chips(search: Search, offered: list[Offer]) -> list[_Chip]:
+    demand = search.demand
+    known = [resolve_efficiency(demand.efficiency, one.gpu, demand.engine) for one in offered]
+    formats = frozenset[str]().union(*map(_computed, search.precisions))
+    return [
+        _Chip(
+            offer,
+            efficiency,
+            (
+                form,
+                offer.cluster,
+                formats & {*offer.gpu.peak_flops.formats},
+                offer.gpu.link is None and offer.gpu.host_link is None,
+            ),
+        )
+        for offer, (efficiency, form) in zip(offered, alike(known), strict=True)
+    ]
+
+
+def _computed(precision: Precision) -> frozenset[str]:
+    """The formats that matrix units compute in."""
+    parts = (precision.linear, precision.head, *(formats for _, formats in precision.parts))
+    return frozenset({precision.attention, *(part.compute for part in parts)})
+
+
+def _of_division(search: Search, division: Division, chips: list[_Chip]) -> list[Found]:
     """What rules a chip out is asked from the cheapest on; the rest are asked together."""
     found: list[Found] = []
-    groups: dict[Any, list[tuple[Offer, float]]] = {}
-    formats = _computed(division.precision)
-    for offer in offered:
+    groups: dict[Any, list[tuple[_Chip, float]]] = {}
+    for chip in chips:
+        offer = chip.offer
         try:
             _joined(offer, division.ways)
             room = division.room(offer.gpu)
@@ -204,29 +239,10 @@ def _of_division(search: Search, division: Division, offered: list[Offer]) -> li
         except InvalidValueError as error:
             found.append((offer, division, Refusal("split", str(error))))
         else:
-            near = division.ways.devices
-            if offer.cluster is not None:
-                near = min(near, offer.cluster.per_node)
-            key = (
-                alike(offer.gpu, near),
-                _efficiency(search.demand, offer),
-                offer.cluster,
-                formats & {*offer.gpu.peak_flops.formats},
-            )
-            groups.setdefault(key, []).append((offer, room))
+            groups.setdefault(chip.kind, []).append((chip, room))
     for group in groups.values():
         found += _tabled(search, division, group)
     return found
-
-
-def _computed(precision: Precision) -> frozenset[str]:
-    """The formats that matrix units compute in."""
-    parts = (precision.linear, precision.head, *(formats for _, formats in precision.parts))
-    return frozenset({precision.attention, *(part.compute for part in parts)})
-
-
-def _efficiency(demand: Demand, offer: Offer) -> Efficiency:
-    return resolve_efficiency(demand.efficiency, offer.gpu, demand.engine)
 
 
 def _joined(offer: Offer, ways: Parallelism) -> None:
@@ -237,69 +253,45 @@ def _joined(offer: Offer, ways: Parallelism) -> None:
         offer.gpu.link_to(ways.devices)
 
 
-def _server(search: Search, division: Division, offered: Sequence[Offer]) -> Server:
-    """One replica on each of several chips that are alike."""
-    first = offered[0]
-    return Server(
-        search.demand.model,
-        Stack([offer.gpu for offer in offered]),
-        division.precision,
-        _efficiency(search.demand, first),
-        division.ways,
-        first.cluster,
-    )
-
-
 def _tabled(
-    search: Search, division: Division, group: list[tuple[Offer, float]]
+    search: Search, division: Division, group: list[tuple[_Chip, float]]
 ) -> Iterator[Found]:
-    """Chips that are alike, as tables, but for those on which even one sequence is too slow."""
-    demand = search.demand
-    kept: list[tuple[Offer, float]] = []
+    """Chips that are alike, as tables; or what rules all of them out, told of each."""
     try:
-        alone = _alone(demand, _server(search, division, [offer for offer, _ in group]))
-        for (offer, room), time in zip(group, alone, strict=True):
-            target = demand.slo.tpot
-            if target is None or time <= target:
-                kept.append((offer, room))
-                continue
-            told = f"a token takes {si(time, 's')} even alone, of {si(target, 's')}"
-            yield offer, division, Refusal("tpot", told)
-        if kept:
-            yield from _tables(search, division, kept)
+        yield from _tables(search, division, group)
     except PerfModelError as error:
         limit: PlanLimit = "format" if isinstance(error, UnsupportedFormatError) else "split"
         if len(group) == 1:
-            yield group[0][0], division, Refusal(limit, str(error))
+            yield group[0][0].offer, division, Refusal(limit, str(error))
             return
         for one in group:  # each is told by its own name
             yield from _tabled(search, division, [one])
 
 
-def _alone(demand: Demand, server: Server) -> list[float]:
-    """Time a token of a single sequence on each chip, drafts aside: it can only get longer [s]."""
-    guess = demand.speculation
-    width, accepted = (1, 1.0) if guess is None else (guess.tokens + 1, guess.expected_tokens)
-    past = (demand.workload.contexts - 1) * demand.model.has_cache
-    step: Any = server.estimate("decode", 1.0, width, past, width).time
-    return [float(time) / accepted for time in step.mean(axis=-1)]
-
-
 def _tables(
-    search: Search, division: Division, group: list[tuple[Offer, float]]
+    search: Search, division: Division, group: list[tuple[_Chip, float]]
 ) -> Iterator[Found]:
-    demand = search.demand
-    server = _server(search, division, [offer for offer, _ in group])
+    """Tables of all chips of a group at once, then those on which one sequence is not too slow."""
+    demand, first = search.demand, group[0][0].offer
+    stack = Stack([chip.offer.gpu for chip, _ in group], [chip.efficiency for chip, _ in group])
+    server = Server(demand.model, stack, division.precision, None, division.ways, first.cluster)
     costs = costs_of(server, demand.workload, demand.scheduler, demand.speculation, search.knots)
     pools = _pools(demand, server) if search.pools else None
-    for i, (offer, room) in enumerate(group):
+    accepted = 1.0 if demand.speculation is None else demand.speculation.expected_tokens
+    target = demand.slo.tpot or math.inf
+    for i, (chip, room) in enumerate(group):
         own = Costs(costs.knots, *(table[i] if table.ndim > 1 else table for table in costs[1:]))
+        alone = float(own.step[1]) / accepted
+        if alone > target:
+            told = f"a token takes {si(alone, 's')} even alone, of {si(target, 's')}"
+            yield chip.offer, division, Refusal("tpot", told)
+            continue
         apart = pools
         if isinstance(pools, Pools):
             prefill, square = float(pools.prefill[i]), float(pools.square[i])
             apart = Pools(prefill, square, _each(pools.transfer, i), 1)
         most = min(room, demand.scheduler.sequences or MOST)
-        yield offer, division, Candidate(offer, division, most, own, apart)
+        yield chip.offer, division, Candidate(chip.offer, division, most, own, apart)
 
 
 def _each(values: Any, index: int) -> float:

@@ -51,7 +51,7 @@ def offers(gpus: Chips | Iterable[Chips] | None, prices: Prices | None) -> list[
     UnknownKeyError
         If there is no chip of a key, or a price of a chip that is none.
     InvalidValueError
-        If a chip or a price is something else.
+        If a chip or a price is something else, or a chip is named twice.
     """
     asked = list(keys()) if gpus is None else _listed(gpus)
     chips = [chip_of(one) if isinstance(one, str) else one for one in asked]
@@ -61,11 +61,27 @@ def offers(gpus: Chips | Iterable[Chips] | None, prices: Prices | None) -> list[
                 f"gpus: expected keys, GpuSpec or Cluster (pm.gpu(key)), got {shown(one)}"
             )
     known = [one.gpu if isinstance(one, Cluster) else one for one in chips]
+    refuse_twice(
+        "gpus",
+        [
+            (gpu.key or gpu.name)
+            + (f" in {one.nodes} nodes of {one.per_node}" if isinstance(one, Cluster) else "")
+            for gpu, one in zip(known, chips, strict=True)
+        ],
+        "; model_copy(update={'key': '', 'name': ...}) tells another apart",
+    )
     priced = _priced(prices, known)
     return [
         Offer(chip, one if isinstance(one, Cluster) else None, _price_of(chip, priced))
         for chip, one in zip(known, chips, strict=True)
     ]
+
+
+def refuse_twice(name: str, told: list[str], hint: str = "") -> None:
+    """Refuse a list that names something twice: its plans would not be told apart."""
+    twice = next((one for one in told if told.count(one) > 1), None)
+    if twice is not None:
+        raise InvalidValueError(f"{name}: expected each once, got {twice} twice{hint}")
 
 
 def _listed(gpus: Any) -> list[Any]:
@@ -79,6 +95,10 @@ def _priced(prices: Prices | None, chips: list[GpuSpec]) -> dict[str, Price]:
     names = {*keys(), *(chip.key for chip in chips), *(chip.name for chip in chips)} - {""}
     found = {}
     for name, price in prices.items():
+        if not isinstance(name, str):
+            raise InvalidValueError(
+                f"prices: expected keys or names of chips, as 'h100-sxm', got {shown(name)}"
+            )
         if name not in names:
             raise UnknownKeyError(f"prices: no chip {shown(name)}; {did_you_mean(name, names)}")
         found[name] = price if isinstance(price, Price) else _price(name, price)

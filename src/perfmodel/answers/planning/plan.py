@@ -15,7 +15,7 @@ from perfmodel.answers.planning.candidates import (
     candidates,
 )
 from perfmodel.answers.planning.demand import Demand, Slo
-from perfmodel.answers.planning.offers import Chips, Offer, Prices, offers
+from perfmodel.answers.planning.offers import Chips, Offer, Prices, offers, refuse_twice
 from perfmodel.answers.planning.record import Plan, Plans, ranked
 from perfmodel.answers.planning.solve import Answers, Many
 from perfmodel.answers.serving.costs import knots_up_to
@@ -445,7 +445,9 @@ def _demanded(
         server=resolve_server(server, engine),
         policy=resolve_policy(policy),
     )
-    return demand, [model.resolve_precision(one) for one in named]
+    resolved = [model.resolve_precision(one) for one in named]
+    refuse_twice("precisions", [one.name for one in resolved])
+    return demand, resolved
 
 
 def _search(
@@ -477,6 +479,7 @@ def _ways(given: Any) -> tuple[Parallelism, ...] | None:
                 "parallelisms: expected the division of one replica, data=1, for the plan counts "
                 f"replicas, got {ways}"
             )
+    refuse_twice("parallelisms", [str(ways) for ways in every])
     return tuple(every)
 
 

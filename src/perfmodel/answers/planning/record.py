@@ -354,13 +354,16 @@ class Plans(Spec):
     def pareto(self) -> tuple[Plan, ...]:
         """The plans that no other beats in cost and in both times.
 
-        Of chips with a price, where there are any; else devices stand for cost.
+        Cost is that of an hour, or of a token where the load is sought; at the same cost fewer
+        devices are better. Of chips with a price, where there are any; else devices stand for
+        cost. Of each candidate only the plan that is held counts: more replicas than that are
+        dearer and may be faster.
         """
         every = self.feasible
         priced = [plan for plan in every if plan.price is not None]
-        kept: list[tuple[Plan, tuple[float, ...]]] = []
-        for plan in priced or every:  # in order of cost: a later one never beats an earlier
-            marks = (measure(plan, self.by), plan.tpot or 0.0, plan.ttft or 0.0)
+        kept: list[tuple[Plan, tuple[Any, ...]]] = []
+        for plan in priced or every:  # in this order: a later one never beats an earlier
+            marks = _marks(plan, self.by)
             if not any(_beats(other, marks) for _, other in kept):
                 kept.append((plan, marks))
         return tuple(plan for plan, _ in kept)
@@ -435,17 +438,25 @@ class Plans(Spec):
         return explain_plans(self)
 
 
-def _beats(one: tuple[float, ...], other: tuple[float, ...]) -> bool:
+def _beats(one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
     """Whether the first is nowhere larger and somewhere smaller."""
     return one != other and all(a <= b for a, b in zip(one, other, strict=True))
 
 
 def measure(plan: Plan, by: str) -> float:
     """What plans are ranked by: cost, or of chips without a price the devices it takes."""
-    spent = plan.cost_per_hour if plan.price is not None else float(plan.devices)
-    if by == "hour":
-        return spent or 0.0
-    return (spent or 0.0) / max(plan.output_tokens_per_second, 1e-30)
+    spent = plan.cost_per_hour
+    return _per(plan, float(plan.devices) if spent is None else spent, by)
+
+
+def _per(plan: Plan, spent: float, by: str) -> float:
+    return spent if by == "hour" else spent / max(plan.output_tokens_per_second, 1e-30)
+
+
+def _marks(plan: Plan, by: str) -> tuple[Any, ...]:
+    """By what plans are compared, the first first; devices only where the cost is the same."""
+    spent = (measure(plan, by), _per(plan, plan.devices, by))
+    return spent, plan.tpot or 0.0, plan.ttft or 0.0
 
 
 def ranked(plans: list[Plan], by: Literal["hour", "token"], devices: int) -> Plans:
@@ -454,7 +465,6 @@ def ranked(plans: list[Plan], by: Literal["hour", "token"], devices: int) -> Pla
     def key(plan: Plan) -> tuple[Any, ...]:
         if not plan.feasible:
             return (2, -(plan.headroom if plan.headroom is not None else -float("inf")))
-        cost = measure(plan, by)
-        return (plan.price is None, cost, plan.tpot, plan.ttft, plan.devices)
+        return (plan.price is None, *_marks(plan, by))
 
     return Plans.trusted(rows=tuple(sorted(plans, key=key)), by=by, devices=devices)

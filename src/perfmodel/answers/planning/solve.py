@@ -7,14 +7,16 @@ Every number is an array with a candidate a row and one column. The steady state
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any, Final, NamedTuple
 
 from perfmodel.answers.planning.candidates import Candidate
 from perfmodel.answers.planning.demand import Demand
 from perfmodel.answers.serving.costs import Costs
-from perfmodel.answers.serving.pools import Pools
+from perfmodel.answers.serving.pools import SPARE, Pools
 from perfmodel.answers.serving.scheduler import Disaggregated
-from perfmodel.answers.serving.serve import Asked, System
+from perfmodel.answers.serving.serve import MANY, Asked, System
+from perfmodel.answers.serving.steady import state
 from perfmodel.base._num import Num, minimum
 from perfmodel.work.parallel import SINGLE
 
@@ -81,7 +83,7 @@ class Many:
         load = load + 0 * most
         used: dict[Any, Any] = {}
         if self.demand.is_open:
-            fastest = system.fastest(most)
+            fastest = self._fastest(replicas, reading)
             numbers = system.of_rate(load, most, fastest)
             used["rate"] = load / fastest
         else:
@@ -94,6 +96,24 @@ class Many:
         users = numbers["requests_per_second"] * numbers["end_to_end"]
         used["capacity"] = (users if self.demand.is_open else load) / (lanes * most)
         return Answers(numbers, used)
+
+    def _fastest(self, replicas: Num, reading: Num) -> Num:
+        """Requests a second that so many replicas answer; of two pools, the one that is full first.
+
+        Replicas do not know of each other, so that of one pool they answer so many times more.
+        """
+        if self._pools is None:
+            return replicas * self._alone
+        return minimum(replicas * self._alone, reading * (1 - SPARE) / self._pools.prefill)
+
+    @cached_property
+    def _alone(self) -> Num:
+        """Requests a second that one replica answers with all its places taken."""
+        system = self._system(1, 1)
+        if self._pools is None:
+            return system.fastest(self.most)
+        full = state(system.loop(MANY, None), self._costs, self.most - 1)
+        return self.coupled * self.most / full.decoding
 
     def _system(self, replicas: Num, reading: Num) -> System:
         lanes = replicas * self.coupled
@@ -123,7 +143,7 @@ class Many:
             return self.answers(load, replicas, reading).works
 
         if self.demand.is_open:
-            fastest = self._system(replicas, reading).fastest(self.most)
+            fastest = self._fastest(replicas, reading)
             lowest = fastest * 1e-6
             found = between(works, lowest, fastest, 1e-6)
         else:
@@ -176,17 +196,16 @@ class Many:
         def works(writing: Any, reading: Any) -> Any:
             return self.answers(load, writing, reading).works
 
-        if not self.apart and not self.demand.is_open:
+        if not self.apart:
             # What one replica bears, so many bear so many times.
-            each = self._users(ones, ones)
+            each = self.borne(ones, whole=False)[0]
             guess = np.ceil(load / np.where(each > 0, each, 1.0) / _EVEN)
             guess = np.where(each > 0, np.minimum(guess, plenty), plenty)
             writing = _next_fewest(lambda n: works(n, ones), guess, plenty)
             return writing, ones, self.answers(load, writing, ones)
-        writing, reading = least(lambda n: works(n, plenty), plenty), ones
-        if self.apart:
-            reading = least(lambda n: works(writing, n), plenty)
-            # A longer way to the first token leaves fewer that decode.
+        writing = least(lambda n: works(n, plenty), plenty)
+        reading = least(lambda n: works(writing, n), plenty)
+        if not self.demand.is_open:  # a longer way to the first token leaves fewer that decode
             writing = least(lambda n: works(n, reading), writing)
         return writing, reading, self.answers(load, writing, reading)
 

@@ -15,7 +15,7 @@ from perfmodel.answers.serving.workload import Workload
 from perfmodel.answers.steps import estimate_unchecked
 from perfmodel.base._num import Num, axes_of, ceil_div, maximum, minimum, where
 from perfmodel.base.precision import Precision
-from perfmodel.machine.efficiency import Efficiency
+from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.hardware import Cluster, GpuSpec
 from perfmodel.machine.stack import Stack
 from perfmodel.work.parallel import SINGLE, Parallelism
@@ -33,7 +33,8 @@ class Server(NamedTuple):
     gpu: GpuSpec | Stack
     """The chip; or many of them, for which tables then have a row each."""
     precision: Precision
-    efficiency: Efficiency
+    efficiency: Efficiency | None
+    """How far below the roofs; None: a stack knows it of each."""
     parallelism: Parallelism
     cluster: Cluster | None
 
@@ -45,26 +46,31 @@ class Server(NamedTuple):
     @property
     def without_graphs(self) -> Server:
         """The same where prompts are read, and no step is replayed."""
-        if self.efficiency.host is None:
+        if isinstance(self.gpu, Stack):
+            return self._replace(gpu=self.gpu.without_graphs)
+        if self.efficiency is None or self.efficiency.host is None:
             return self
         return self._replace(efficiency=self.efficiency.model_copy(update={"graphs": False}))
 
     def chip(self, axes: int = 0) -> GpuSpec:
         """The chip; of many, one whose figures vary along an axis before so many others."""
-        return self.gpu.across(axes) if isinstance(self.gpu, Stack) else self.gpu
+        return self.gpu.across(axes)[0] if isinstance(self.gpu, Stack) else self.gpu
 
     def estimate(self, phase: Phase, count: Num, new: Num, past: Num, logits: Num) -> Estimate:
         """A step of equal sequences in each lane; all numbers may be arrays."""
         group = Group.trusted(
             count=self.lanes * count, new=new, past=past, logits=logits, shared_past=0
         )
+        chip, efficiency = self.gpu, self.efficiency
+        if isinstance(chip, Stack):
+            chip, efficiency = chip.across(axes_of(count, new, past))
         return estimate_unchecked(
             phase,
             self.model,
-            self.chip(axes_of(count, new, past)),
+            chip,
             (group,),
             precision=self.precision,
-            efficiency=self.efficiency,
+            efficiency=efficiency or IDEAL,
             parallelism=self.parallelism,
             cluster=self.cluster,
         )

@@ -14,7 +14,7 @@ from perfmodel.base._num import Num, maximum, minimum
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.work.step import Group
 
-_SPARE: Final = 1e-6  # of the time, where a formula for stable queues is left
+SPARE: Final = 1e-6  # of the time, where a formula for stable queues is left
 _STEEPEST: Final = 100.0  # a power of e, so that no wait overflows
 
 
@@ -41,8 +41,8 @@ def waiting(service: Num, square: Num, load: Num, servers: Num) -> Num:
     float or array
         Time [s].
     """
-    over = maximum(load - (1 - _SPARE), 0.0) / _SPARE
-    load = minimum(load, 1 - _SPARE)
+    over = maximum(load - (1 - SPARE), 0.0) / SPARE
+    load = minimum(load, 1 - SPARE)
     power = (2 * (servers + 1)) ** 0.5 - 1
     wait = service * square / 2 * load**power / (servers * (1 - load))
     return wait * e ** minimum(over, _STEEPEST)

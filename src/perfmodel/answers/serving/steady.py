@@ -273,8 +273,8 @@ def opened(loop: Loop, costs: Costs, most: Num) -> Num:
 def crossing(excess: Callable[[Num], Num], knots: Num, most: Num) -> Num:
     """Where a rising function turns positive, from 0 to ``most``; ``most`` if it never does.
 
-    All knots are tried at once; between the last negative one and the next, false position with
-    the Illinois rule closes in, and every third round halves. The root stays between.
+    Halving finds the two knots between which it does, and Chandrupatla's method the place: it
+    halves, too, but where a parabola through the last three points is sure to be nearer.
 
     Raises
     ------
@@ -284,26 +284,52 @@ def crossing(excess: Callable[[Num], Num], knots: Num, most: Num) -> Num:
     import numpy as np
 
     tried = minimum(knots, most)
-    values = excess(tried)
-    negative = values <= 0
-    last = len(knots) - 1 - np.argmax(negative[..., ::-1], axis=-1)
-    at = np.where(negative.any(axis=-1), np.minimum(last, len(knots) - 2), 0)[..., None]
-    low, high = (np.take_along_axis(tried, at + i, axis=-1) for i in (0, 1))
-    below, above = (np.take_along_axis(values, at + i, axis=-1) for i in (0, 1))
-    for turn in range(_ROUNDS):
-        span = np.where(above > below, above - below, 1.0)
-        guess = np.clip(low - below * (high - low) / span, low, high)
-        middle = (low + high) / 2 if turn % 3 == 2 else guess
-        value = excess(middle)
-        negative = value <= 0
-        # The end that stays counts half, so that the next guess falls on its side.
-        above = np.where(negative, above / 2, value)
-        below = np.where(negative, value, below / 2)
-        low, high = np.where(negative, middle, low), np.where(negative, high, middle)
-        close = (np.abs(value) <= _CLOSE * (1 + middle)) | (high - low <= _CLOSE * (1 + high))
-        if np.all(close):
-            return middle
+    last = 0 * excess(tried[..., :1]) + len(knots) - 1
+    left, right = (0 * last).astype(int), last.astype(int)
+    for _ in range(len(knots).bit_length()):
+        middle = (left + right) // 2
+        negative = excess(_picked(tried, middle)) <= 0
+        left, right = np.where(negative, middle, left), np.where(negative, right, middle)
+    left = np.minimum(left, right - 1)
+    here, far = _picked(tried, left), _picked(tried, right)
+    at_here, at_far, part = excess(here), excess(far), 0.5
+    for _ in range(_ROUNDS):
+        guess = here + part * (far - here)
+        value = excess(guess)
+        same = (value > 0) == (at_here > 0)
+        past, at_past = np.where(same, here, far), np.where(same, at_here, at_far)
+        far, at_far = np.where(same, far, here), np.where(same, at_far, at_here)
+        here, at_here = guess, value
+        span = np.abs(far - here)
+        if np.all((np.abs(value) <= _CLOSE * (1 + guess)) | (span <= _CLOSE * (1 + guess))):
+            return guess
+        part = _parabola(here, far, past, at_here, at_far, at_past)
+        least = np.minimum(_CLOSE * (1 + guess) / 2 / np.maximum(span, _LEAST), 0.5)
+        part = np.clip(part, least, 1 - least)
     raise InvalidValueError(
         f"workload: expected a steady state within {_ROUNDS} rounds, got none; "
         "fewer users, or a lower rate, leave more room"
     )
+
+
+def _picked(knots: Num, at: Num) -> Num:
+    """The knot of a number, of each candidate."""
+    import numpy as np
+
+    return np.take_along_axis(np.broadcast_to(knots, (*at.shape[:-1], knots.shape[-1])), at, -1)
+
+
+def _parabola(a: Num, b: Num, c: Num, at_a: Num, at_b: Num, at_c: Num) -> Num:
+    """How far a root is on the way from a to b, by the inverse parabola through three points.
+
+    Half of it where that parabola is not sure to stay between them.
+    """
+    import numpy as np
+
+    with np.errstate(divide="ignore", invalid="ignore"):
+        x, y = (a - b) / (c - b), (at_a - at_b) / (at_c - at_b)
+        sure = (y * y < x) & ((1 - y) ** 2 < 1 - x)
+        over = at_a / (at_b - at_a)
+        root = over * at_c / (at_b - at_c)
+        root = root + (c - a) / (b - a) * at_a / (at_c - at_a) * at_b / (at_c - at_b)
+    return np.where(sure, root, 0.5)
