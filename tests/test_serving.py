@@ -490,6 +490,21 @@ def test_a_search_that_has_not_settled_says_so(monkeypatch):
         steady.crossing(lambda x: x**3 - 0.2, np.array([0.0, 1.0]), np.array([1.0]))
 
 
+@pytest.mark.parametrize(
+    ("excess", "root"),
+    [
+        (lambda x: x**3 - 0.2, 0.2 ** (1 / 3)),
+        (lambda x: np.where(x < 0.7, 1e-6 * (x - 0.8), 1e6), 0.7),  # it jumps
+        (lambda x: 1e9 * x**41 - 1, 1e-9 ** (1 / 41)),  # it bends
+        (lambda x: x + 1.0, 0.0),  # nowhere negative
+        (lambda x: x - 5.0, 2.0),  # nowhere positive up to the most
+    ],
+)
+def test_a_search_finds_where_a_function_turns_positive(excess, root):
+    found = steady.crossing(excess, np.array([0.0, 0.5, 1.0, 2.0, 4.0]), np.array([2.0]))
+    assert found == pytest.approx([root], abs=1e-8)
+
+
 # -- measured runs ---------------------------------------------------------------------------------
 
 FOLDER = os.environ.get("PERFMODEL_REFERENCE_DATA")

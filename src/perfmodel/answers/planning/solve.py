@@ -270,7 +270,8 @@ def between(works: Callable[[Any], Any], lowest: Any, highest: Any, close: float
         middle = (low * high) ** 0.5
         good = works(middle)
         low, high = np.where(good, middle, low), np.where(good, high, middle)
-    return np.where(bears, np.where(all_of_it, highest, low), 0.0)
+    # A little less, for a steady state is found to rounding: what kept a limit keeps it again.
+    return np.where(bears, np.where(all_of_it, highest, low * (1 - close / 10)), 0.0)
 
 
 def _column(values: Sequence[float]) -> Any:

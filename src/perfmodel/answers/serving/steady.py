@@ -274,7 +274,8 @@ def crossing(excess: Callable[[Num], Num], knots: Num, most: Num) -> Num:
     """Where a rising function turns positive, from 0 to ``most``; ``most`` if it never does.
 
     Halving finds the two knots between which it does, and Chandrupatla's method the place: it
-    halves, too, but where a parabola through the last three points is sure to be nearer.
+    halves, too, but where a parabola through the last three points is sure to be nearer. Where it
+    creeps, for the function bends sharply, every third round halves all the same.
 
     Raises
     ------
@@ -293,7 +294,7 @@ def crossing(excess: Callable[[Num], Num], knots: Num, most: Num) -> Num:
     left = np.minimum(left, right - 1)
     here, far = _picked(tried, left), _picked(tried, right)
     at_here, at_far, part = excess(here), excess(far), 0.5
-    for _ in range(_ROUNDS):
+    for turn in range(_ROUNDS):
         guess = here + part * (far - here)
         value = excess(guess)
         same = (value > 0) == (at_here > 0)
@@ -303,7 +304,7 @@ def crossing(excess: Callable[[Num], Num], knots: Num, most: Num) -> Num:
         span = np.abs(far - here)
         if np.all((np.abs(value) <= _CLOSE * (1 + guess)) | (span <= _CLOSE * (1 + guess))):
             return guess
-        part = _parabola(here, far, past, at_here, at_far, at_past)
+        part = 0.5 if turn % 3 == 1 else _parabola(here, far, past, at_here, at_far, at_past)
         least = np.minimum(_CLOSE * (1 + guess) / 2 / np.maximum(span, _LEAST), 0.5)
         part = np.clip(part, least, 1 - least)
     raise InvalidValueError(
