@@ -214,7 +214,8 @@ class Plan(Spec):
         Returns
         -------
         Serving
-            Of all replicas; where groups of them share experts, of one group and its load.
+            Of all replicas; of one pool whose replicas are groups that share experts, of one group
+            and its load.
 
         Raises
         ------
@@ -224,9 +225,11 @@ class Plan(Spec):
         if self.requests_per_second is None:
             raise InvalidValueError(f"plan: expected one that can be served, got: {self.reason}")
         demand, ways, work = self.demand, self.parallelism, self.workload
-        if ways.data == 1 and not self.prefill_replicas:
+        if self.prefill_replicas:  # its scheduler counts the replicas of both pools
+            pass
+        elif ways.data == 1:
             ways = ways.model_copy(update={"data": self.replicas})
-        elif ways.data > 1 and self.replicas > 1:
+        elif self.replicas > 1:
             each = (work.rate or work.concurrency or 1.0) / self.replicas
             work = demand.loaded(each if demand.is_open else max(1.0, each))
         return serve(
