@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Final
 
+from perfmodel.base._num import is_plain
 from perfmodel.base.spec import Spec
 from perfmodel.machine.efficiency import (
     NEAREST,
@@ -189,7 +190,7 @@ def _form(value: Any, name: str = "") -> Any:
         return _form(value.form)
     if isinstance(value, Spec):
         return type(value).__name__, [_form(part, n) for n, part in _fields(value).items()]
-    if isinstance(value, float) and name != _SAME:
+    if is_plain(value) and name != _SAME:
         return name != _OR_NONE or value > 0
     return value
 
@@ -204,7 +205,7 @@ def _stacked(values: Sequence[Any], at: Sequence[int], axes: int) -> Any:
         parts.pop("band", None)
         made = {name: _stacked(part, at, axes) for name, part in parts.items()}
         return type(first).trusted(**_fields(first) | made)
-    if isinstance(first, float) and any(value != first for value in values):
+    if is_plain(first) and any(value != first for value in values):
         return np.array(values)[np.array(at)].reshape(-1, *[1] * axes)
     return first
 
