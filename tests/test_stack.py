@@ -40,9 +40,10 @@ def joined(ways: pm.Parallelism) -> list[pm.GpuSpec]:
 def test_a_stack_says_what_each_chip_says(ways, model, engine):
     shape = pm.model(model)
     precision = shape.resolve_precision("bf16")
+    expected = "auto" if engine else "ideal"
     chips = joined(ways)
     assert len(chips) > 50
-    known = alike([resolve_efficiency("ideal", chip, engine) for chip in chips])
+    known = alike([resolve_efficiency(expected, chip, engine) for chip in chips])
     groups: dict[str, list[tuple[pm.GpuSpec, pm.Efficiency]]] = {}
     for chip, (efficiency, form) in zip(chips, known, strict=True):
         groups.setdefault(form, []).append((chip, efficiency))
@@ -55,7 +56,7 @@ def test_a_stack_says_what_each_chip_says(ways, model, engine):
         for i, (chip, _) in enumerate(group):
             if i % 5:
                 continue  # each fifth stands for the others
-            own = resolve_efficiency("ideal", chip, engine)
+            own = resolve_efficiency(expected, chip, engine)
             alone = costs_of(
                 Server(shape, chip, precision, own, ways, None), WORK, pm.Scheduler(), None, KNOTS
             )
