@@ -170,6 +170,8 @@ def choices() -> dict[str, set[str]]:
     for module in pkgutil.walk_packages(pm.__path__, "perfmodel."):
         if module.name.startswith(("perfmodel.sources", "perfmodel.__main__")):
             continue
+        if module.name.endswith("._torch"):  # its library may be missing
+            continue
         for name, value in vars(importlib.import_module(module.name)).items():
             if name[0].isupper() and get_origin(value) is Literal:
                 found[name] = set(get_args(value))

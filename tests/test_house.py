@@ -30,13 +30,15 @@ FLOORS = {
     "__main__": 5,
 }
 HEAVY = {"numpy", "sympy", "pandas", "scipy", "typer", "rich", "matplotlib"}
-HEAVY |= {"pyarrow", "tqdm", "dask", "distributed"}
+HEAVY |= {"pyarrow", "tqdm", "dask", "distributed", "threadpoolctl", "torch"}
 # The ways in and out that work with a heavy library throughout, and are loaded only when asked for.
 MAY_LOAD = {
     "interfaces/sweep.py": {"numpy"},
     "interfaces/sweeping/frame.py": {"numpy"},
     "interfaces/sweeping/grid.py": {"numpy"},
     "interfaces/sweeping/parquet.py": {"numpy"},
+    "interfaces/measuring/_numpy.py": {"numpy"},
+    "interfaces/measuring/_torch.py": {"torch"},
     "interfaces/symbolic.py": {"sympy"},
     "interfaces/_symbols.py": {"sympy"},
     "interfaces/_closed_form.py": {"sympy"},

@@ -85,6 +85,9 @@ if TYPE_CHECKING:
     from perfmodel.answers.serving.scheduler import Disaggregated, Scheduler, Speculation
     from perfmodel.answers.serving.serve import serve
     from perfmodel.answers.serving.workload import Workload
+    from perfmodel.interfaces.measuring.measure import measure
+    from perfmodel.interfaces.measuring.model import MeasuredModel, measure_model
+    from perfmodel.interfaces.measuring.record import Measurement
     from perfmodel.interfaces.sweep import Sweep, sweep
     from perfmodel.sources.efficiency_file import read_efficiency
     from perfmodel.sources.huggingface import read_hf, read_precision
@@ -123,6 +126,8 @@ __all__ = [
     "Lengths",
     "Link",
     "LinkEfficiency",
+    "MeasuredModel",
+    "Measurement",
     "MemoryPolicy",
     "MixtureOfExperts",
     "ModelShape",
@@ -168,6 +173,8 @@ __all__ = [
     "max_batch",
     "max_context",
     "max_tokens",
+    "measure",
+    "measure_model",
     "memory",
     "min_capacity",
     "min_devices",
@@ -215,6 +222,9 @@ _LAZY = {
     "perfmodel.answers.serving.scheduler": "Disaggregated Scheduler Speculation",
     "perfmodel.answers.serving.serve": "serve",
     "perfmodel.answers.serving.workload": "Workload",
+    "perfmodel.interfaces.measuring.measure": "measure",
+    "perfmodel.interfaces.measuring.model": "MeasuredModel measure_model",
+    "perfmodel.interfaces.measuring.record": "Measurement",
     "perfmodel.interfaces.sweep": "Sweep sweep",
     "perfmodel.interfaces.symbolic": "symbolic",
     "perfmodel.sources.efficiency_file": "read_efficiency",

@@ -15,6 +15,7 @@ from perfmodel.interfaces.cli.calibrate import calibrate
 from perfmodel.interfaces.cli.catalog import gpus, models, show
 from perfmodel.interfaces.cli.command import Command
 from perfmodel.interfaces.cli.compare import compare
+from perfmodel.interfaces.cli.measure import measure
 from perfmodel.interfaces.cli.plan import plan
 from perfmodel.interfaces.cli.predict import predict
 from perfmodel.interfaces.cli.serve import serve
@@ -84,5 +85,5 @@ def _without_command(
 
 
 app.callback()(_without_command)
-for command in (predict, compare, calibrate, serve, sweep, plan, gpus, models, show):
+for command in (predict, compare, measure, calibrate, serve, sweep, plan, gpus, models, show):
     app.command(cls=Command)(command)
