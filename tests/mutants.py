@@ -34,6 +34,7 @@ NEAREST = {
     "answers/holding/policies.py": "test_memory.py",
     "answers/holding/pool.py": "test_memory.py",
     "answers/holding/remedies.py": "test_memory.py",
+    "interfaces/measuring/": "test_measure.py",
     "interfaces/sweeping/": "test_sweep.py",
     "machine/efficiency.py": "test_efficiency.py",
     "machine/forms.py": "test_forms.py",
@@ -108,6 +109,7 @@ MAMBA = "work/layers/mamba.py"
 DELTA = "work/layers/delta.py"
 CALIBRATING = "answers/calibrating/"
 STEADY = "answers/serving/steady.py"
+MEASURING = "interfaces/measuring/"
 FAMILIES = "sources/huggingface/families/"
 
 MUTANTS = (
@@ -354,6 +356,108 @@ MUTANTS = (
     ),
     Mutant("arrays take the smaller roof", "base/_num.py", "np.maximum(a, b)", "np.minimum(a, b)"),
     Mutant("symbols take the smaller roof", "base/_num.py", "sympy.Max(a, b)", "sympy.Min(a, b)"),
+    Mutant(
+        "a copy measured as one list", MEASURING + "jobs.py", "moved=2, flops=0", "moved=1, flops=0"
+    ),
+    Mutant(
+        "a triad measured as a copy", MEASURING + "jobs.py", "moved=3, flops=2", "moved=2, flops=2"
+    ),
+    Mutant(
+        "measured users share their KV",
+        MEASURING + "jobs.py",
+        "Group(count=users, new=1, past=context - 1)",
+        "Group(count=1, new=1, past=context - 1)",
+    ),
+    Mutant(
+        "the first call is measured too",
+        MEASURING + "stopwatch.py",
+        "found: list[list[float]] = [[] for _ in calls]",
+        "found: list[list[float]] = [[one] for one in first]",
+    ),
+    Mutant(
+        "measured calls take no turns",
+        MEASURING + "stopwatch.py",
+        "if (times or [warm])[-1] <= self.left:",
+        "while len(times) < REPEATS:",
+    ),
+    Mutant(
+        "the mean of measured times in place of the median",
+        MEASURING + "stopwatch.py",
+        "return median(self.times)",
+        "return sum(self.times) / len(self.times)",
+    ),
+    Mutant(
+        "a copy sets the measured memory roof",
+        MEASURING + "record.py",
+        "max(self.traffic[:2],",
+        "max(self.traffic,",
+    ),
+    Mutant(
+        "the slower reading sets the memory roof",
+        MEASURING + "record.py",
+        "return max(self.traffic[:2],",
+        "return min(self.traffic[:2],",
+    ),
+    Mutant(
+        "a measured table as large as the cache",
+        MEASURING + "sizing.py",
+        "WANTED: Final = 4",
+        "WANTED: Final = 1",
+    ),
+    Mutant(
+        "a measured table that the cache holds",
+        MEASURING + "sizing.py",
+        "LEAST: Final = 2",
+        "LEAST: Final = 1",
+    ),
+    Mutant(
+        "the memory asked for leaves out what passes the table",
+        MEASURING + "sizing.py",
+        "side**2 * width + 2 * TOKENS[-1] * side * width + spare(side)",
+        "side**2 * width + spare(side)",
+    ),
+    Mutant(
+        "caches that processors share counted for each",
+        MEASURING + "host.py",
+        "setdefault(int(level), {})[shared]",
+        "setdefault(int(level), {})[str(cache)]",
+    ),
+    Mutant(
+        "the first cache in place of the last",
+        MEASURING + "host.py",
+        "levels[max(levels)]",
+        "levels[min(levels)]",
+    ),
+    Mutant(
+        "the decoder's queries meet keys of the future",
+        MEASURING + "_numpy.py",
+        "if new > 1:",
+        "if new > context:",
+    ),
+    Mutant(
+        "the decoder forgets the cached keys",
+        MEASURING + "decoder.py",
+        "part[:, :, : past + new] for part in cache",
+        "part[:, :, past : past + new] for part in cache",
+    ),
+    Mutant(
+        "the decoder turns every chunk from the first position",
+        MEASURING + "decoder.py",
+        "[one[past : past + new] for one in self.turns[width]]",
+        "[one[:new] for one in self.turns[width]]",
+    ),
+    Mutant(
+        "fewer blocks that ran are not scaled",
+        MEASURING + "model.py",
+        'Estimate(**fields | {"model": model}).time / asked.time',
+        "asked.time / asked.time",
+    ),
+    Mutant(
+        "a measured ratio over the time at the roofs",
+        MEASURING + "model.py",
+        "return self.time / self.predicted.floor",
+        "return self.time / self.predicted.time",
+    ),
     Mutant(
         "an unknown capacity fits in a sweep's file",
         "interfaces/sweeping/parquet.py",

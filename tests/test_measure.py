@@ -20,6 +20,7 @@ from perfmodel.interfaces.measuring import host, stopwatch
 from perfmodel.interfaces.measuring.arrays import Arrays, arrays_of
 from perfmodel.interfaces.measuring.decoder import Decoder, check_supported
 from perfmodel.interfaces.measuring.jobs import Bench, Job
+from perfmodel.interfaces.measuring.measure import _largest_product
 from perfmodel.interfaces.measuring.record import Machine, Times
 from perfmodel.interfaces.measuring.sizing import Sizes, sized
 from perfmodel.interfaces.measuring.stopwatch import Stopwatch, Timing
@@ -96,6 +97,28 @@ def test_the_budget_ends_the_rounds(clock):
     timings = Stopwatch.started(25, silent).rounds([("a", clock.takes(3)), ("b", clock.takes(2))])
     assert [len(timing.times) for timing in timings] == [4, 4]
     assert clock.now == 125
+
+
+def test_nothing_is_timed_while_threads_spin(monkeypatch):
+    """As OpenBLAS does after a product: its threads use the processor while nobody calls."""
+    spent, slept = iter([0.0, 0.01, 0.01, 0.02, 0.02, 0.0201]), []
+    monkeypatch.setattr(stopwatch.time, "process_time", lambda: next(spent))
+    monkeypatch.setattr(stopwatch.time, "sleep", slept.append)
+    stopwatch.settle()
+    assert len(slept) == 3  # 10 ms used in each of two waits, next to none in the third
+
+
+@pytest.mark.parametrize(("spare", "side"), [(1e9, 1024), (3 * 4 * 512**2, 512)])
+def test_the_product_is_the_largest_that_takes_a_small_part(clock, monkeypatch, spare, side):
+    # A nanosecond a cubed side: 0.13 s, 1.07 s, 8.6 s; of 60 s, 4 s are allowed.
+    op = pm.gemm(inner=1, outer=1, tokens=1, precision="fp32")
+    monkeypatch.setattr(
+        "perfmodel.interfaces.measuring.measure.product_of",
+        lambda arrays, form, side: Job(str(side), op, clock.takes(side**3 * 1e-9)),
+    )
+    arrays, sizes = arrays_of("numpy", "cpu", None), Sizes(768, 0, int(spare))
+    found = _largest_product(arrays, "fp32", sizes, Stopwatch.started(60, silent))
+    assert found.name == str(side)
 
 
 def test_progress_is_told_by_name_and_share_of_the_time(clock):
