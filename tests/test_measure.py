@@ -325,6 +325,12 @@ def test_the_text_has_the_table_and_the_notes():
     assert text.endswith("note: x is so")
 
 
+def test_it_shows_itself_in_a_line():
+    assert repr(measurement()) == (
+        "<Measurement of Chip, NumPy 2.0 (blas), 2 threads: 10.0 GB/s, 100 GFLOP/s in fp32; 2 jobs>"
+    )
+
+
 def test_origins_say_how_it_was_measured():
     gpu = measurement().gpu
     origins = {origin.field: origin for origin in gpu.origins}
@@ -655,7 +661,10 @@ def test_the_prediction_comes_first_and_the_ratio_is_over_its_floor():
         assert step.ratio == pytest.approx(1e-3 / said.floor)
     assert found.ran == TINY
     assert found.notes == ()
-    assert f"{found.steps[1].ratio:.2f} of the floor" in found.explain()
+    ratio = f"{found.steps[1].ratio:.2f} of the floor"
+    assert ratio in found.explain()
+    assert repr(found).startswith("<MeasuredModel tiny: prefill, batch 1, 5 tokens: ")
+    assert ratio in repr(found)
     assert type(found).model_validate_json(found.model_dump_json()) == found
 
 

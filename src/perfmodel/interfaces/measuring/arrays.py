@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from math import pi, sqrt
 from typing import Any, Literal, TypeAlias
 
@@ -26,29 +25,13 @@ class Arrays:
     free: int | None
     least: float = 256 * 2**20  # B; a smaller table is read too soon to be timed well
 
-    def limited(self) -> AbstractContextManager[int | None]:
-        """Hold the threads at what was asked for; gives how many there are, None: unknown."""
-        raise NotImplementedError
-
-    def random(self, *shape: int, scale: float = 1.0, form: str = "fp32") -> Any:
-        """Numbers from -scale to scale."""
-        raise NotImplementedError
-
-    def array(self, values: Any, form: str | None = None) -> Any:
-        """Given numbers; whole ones without a format."""
-        raise NotImplementedError
-
-    def wide(self, a: Any) -> Any:
-        """The same memory as fp32 numbers, which every library reads at full speed."""
-        raise NotImplementedError
-
-    def triad(self, a: Any, b: Any, out: Any) -> None:
-        """``a + 3 b``, in one pass over the memory."""
-        raise NotImplementedError
-
-    def attend(self, q: Any, k: Any, v: Any) -> Any:
-        """Causal attention of the last queries over all keys: batch, heads, tokens, width."""
-        raise NotImplementedError
+    # Methods of each library's own.
+    limited: Any  # () -> context: threads held at what was asked for; gives how many there are
+    random: Any  # (*shape, scale, form) -> numbers from -scale to scale
+    array: Any  # (values, form) -> given numbers; whole ones without a format
+    wide: Any  # (a) -> the same memory as fp32 numbers, which every library reads at full speed
+    triad: Any  # (a, b, out): a + 3 b, in one pass over the memory
+    attend: Any  # (q, k, v), each batch x heads x tokens x width -> causal attention
 
     def wait(self) -> None:
         """Until all that was asked for is done."""

@@ -46,6 +46,12 @@ class MeasuredModel(Spec):
     notes: tuple[Name, ...] = ()
     """What a reader should know."""
 
+    def __repr__(self) -> str:
+        steps = "; ".join(f"{step.name}: {step.ratio:.2f} of the floor" for step in self.steps)
+        return f"<MeasuredModel {self.ran.name}: {steps}>"
+
+    __str__ = __repr__
+
     def explain(self) -> str:
         """Each step as text: prediction, measurement, ratio.
 

@@ -149,6 +149,13 @@ class Measurement(Spec):
     notes: tuple[Name, ...] = ()
     """What a reader should know."""
 
+    def __repr__(self) -> str:
+        peaks = (f"{si(one.rate, 'FLOP/s')} in {one.operation.compute}" for one in self.products)
+        roofs = ", ".join((si(self.reading.bandwidth, "B/s"), *peaks))
+        return f"<Measurement of {self.machine}: {roofs}; {len(self.jobs)} jobs>"
+
+    __str__ = __repr__
+
     @property
     def reading(self) -> Timed:
         """The reading that sets the memory roof."""
