@@ -189,6 +189,36 @@ def test_the_cache_is_that_of_the_last_level_each_shared_one_once(tmp_path):
     assert host.last_level_cache(str(tmp_path / "none")) is None
 
 
+@pytest.mark.parametrize("group", [
+    {"memory.max": "4294967296", "memory.current": "1073741824"},
+    {"memory/memory.limit_in_bytes": "4294967296", "memory/memory.usage_in_bytes": "1073741824"},
+    {"memory.max": "max", "memory.current": "1073741824"},
+])  # fmt: skip
+def test_memory_is_what_a_container_has(monkeypatch, group):
+    files = {f"/sys/fs/cgroup/{name}": f"{value}\n" for name, value in group.items()}
+    files["/proc/meminfo"] = "MemTotal: 8388608 kB\nMemFree: 5 kB\nMemAvailable: 6291456 kB\n"
+    monkeypatch.setattr(host, "_read", lambda path: files.get(path, ""))
+    gib = 2**30
+    unlimited = group.get("memory.max") == "max"
+    assert host.memory() == ((8 * gib, 6 * gib) if unlimited else (4 * gib, 3 * gib))
+
+
+def test_where_nothing_tells_the_memory_it_must_be_asked_for(monkeypatch):
+    monkeypatch.setattr(host, "_read", lambda path: "")
+    monkeypatch.setattr(host, "last_level_cache", lambda: MIB)
+    assert host.memory() == (None, None)
+    with pytest.raises(ERRORS.InvalidValueError, match="memory: required"):
+        pm.measure(seconds=1)
+
+
+def test_the_processor_has_a_name(monkeypatch):
+    told = "processor\t: 0\nmodel name\t: Some  CPU @ 2 GHz\n"
+    monkeypatch.setattr(host, "_read", lambda path: told)
+    assert host.cpu_name() == "Some CPU @ 2 GHz"
+    monkeypatch.setattr(host, "_read", lambda path: "")
+    assert host.cpu_name()
+
+
 # -- what is counted -------------------------------------------------------------------------------
 
 
@@ -672,11 +702,14 @@ def test_the_prediction_comes_first_and_the_ratio_is_over_its_floor():
 def test_where_memory_is_short_fewer_blocks_run_and_times_are_scaled():
     deep = TINY.model_copy(update={"blocks": ((20, TINY.blocks[0][1]),)})
     # A block holds 32 x 64 + 32 x 32 + 3 x 32 x 48 + 64 numbers and 2 x 16 of cache a token; both
-    # tables 2 x 50 x 32, the last norm 32; so 10 blocks and 6 tokens are 325,248 B, 11 more.
+    # tables 2 x 50 x 32, the last norm 32. Of a prefill of 5 tokens 96 numbers of gate and up pass,
+    # more than the 2 x 4 x 5 of its scores.
     block = 32 * 64 + 32 * 32 + 3 * 32 * 48 + 64
-    needed = 4 * (10 * (block + 6 * 32) + 2 * 50 * 32 + 32)
+    needed = 4 * (10 * (block + 6 * 32) + 2 * 50 * 32 + 32 + 5 * 96)
     found = pm.measure_model(deep, measurement(), context=6, prompt=5, memory=1.1 * needed + 1)
     assert found.ran.layers == 10
+    less = pm.measure_model(deep, measurement(), context=6, prompt=5, memory=1.1 * needed - 1)
+    assert less.ran.layers == 9
     assert found.notes[0] == "memory is short: 10 of 20 blocks ran"
     whole = pm.decode(deep, measurement().gpu, batch=1, context=6, precision="fp32").time
     scaled = 1e-3 * whole / found.steps[1].predicted.time

@@ -24,7 +24,8 @@ class NumpyArrays(Arrays):
         self._asked, self._random = threads, np.random.default_rng(0)
         self._threads = threads or host.cores()
         self._pool = ThreadPoolExecutor(self._threads)
-        self.blas = str(np.show_config(mode="dicts")["Build Dependencies"]["blas"]["name"])
+        built: Any = np.show_config(mode="dicts")
+        self.blas = str(built.get("Build Dependencies", {}).get("blas", {}).get("name", ""))
         self.name, self.cache = host.cpu_name(), host.last_level_cache()
         self.memory, self.free = host.memory()
 

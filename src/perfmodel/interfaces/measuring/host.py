@@ -11,6 +11,11 @@ from typing import Final
 
 ASSUMED_CACHE: Final = 128 * 2**20  # B; where nothing tells: more than most have
 
+# Of a container: its limit and what it uses, as Linux says now and said before.
+_LIMITS: Final = (
+    (".max", ".current"),
+    ("/memory.limit_in_bytes", "/memory.usage_in_bytes"),
+)
 _UNITS: Final = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -61,9 +66,10 @@ def memory() -> tuple[int | None, int | None]:
     if total is None and (size := _sysctl("hw.memsize")).isdigit():
         total = int(size)
         free = total // 2  # macOS does not say simply; half is rarely too much
-    limit, used = (_read(f"/sys/fs/cgroup/memory.{name}").strip() for name in ("max", "current"))
-    if total is not None and free is not None and limit.isdigit() and used.isdigit():
-        total, free = min(total, int(limit)), min(free, max(int(limit) - int(used), 0))
+    for names in _LIMITS:
+        limit, used = (_read(f"/sys/fs/cgroup/memory{name}").strip() for name in names)
+        if total is not None and free is not None and limit.isdigit() and used.isdigit():
+            total, free = min(total, int(limit)), min(free, max(int(limit) - int(used), 0))
     return total, free
 
 

@@ -134,7 +134,7 @@ def measure_model(
     check_supported(model)
     about, form, longest = machine.machine, machine.precision, max(context, prompt)
     arrays = arrays_of(about.backend, about.device, about.threads)
-    ran = _fitting(model, form, batch, longest, memory_for(arrays, memory))
+    ran = _fitting(model, form, (batch, prompt, longest), memory_for(arrays, memory))
     asked: dict[str, Any] = {"batch": batch, "precision": form}
     said = (
         prefill(ran, machine.gpu, prompt=prompt, **asked),
@@ -181,7 +181,9 @@ def _step(decoder: Decoder, arrays: Arrays, batch: int, new: int, past: int) -> 
     return call
 
 
-def _fitting(model: ModelShape, form: str, batch: int, context: int, memory: float) -> ModelShape:
+def _fitting(
+    model: ModelShape, form: str, sizes: tuple[int, int, int], memory: float
+) -> ModelShape:
     """The model, or as many of its first blocks as the memory holds.
 
     Raises
@@ -189,10 +191,14 @@ def _fitting(model: ModelShape, form: str, batch: int, context: int, memory: flo
     DoesNotFitError
         If it does not hold one.
     """
-    needed = 0.0
+    batch, prompt, longest = sizes
+    layers: list[Any] = [layer for _, row in model.blocks for layer in row]
+    # The scores of a prefill twice, with what is computed of them, or the widest activations.
+    wide = max(getattr(x, "heads", 0) * 2 * prompt + getattr(x, "up_width", 0) for x in layers)
+    needed, passing = 0.0, 4.0 * batch * prompt * wide
     for count in range(model.layers, 0, -1):
         some = model if count == model.layers else _first_blocks(model, count)
-        needed = some.weight_bytes(form) + batch * some.cache_bytes(context, form)
+        needed = passing + some.weight_bytes(form) + batch * some.cache_bytes(longest, form)
         if _HEADROOM * needed <= memory:
             return some
     raise DoesNotFitError(
