@@ -208,13 +208,8 @@ def _fitting(
 
 
 def _first_blocks(model: ModelShape, count: int) -> ModelShape:
-    kept = []
-    for repeats, layers in model.blocks:
-        kept.append((min(repeats, count), layers))
-        count -= kept[-1][0]
-        if not count:
-            break
-    return model.model_copy(update={"blocks": tuple(kept)})
+    blocks = [(1, row) for repeats, row in model.blocks for _ in range(repeats)]
+    return model.model_copy(update={"blocks": tuple(blocks[:count])})
 
 
 def _notes(
