@@ -21,6 +21,7 @@ SAMPLE: Final = 4000  # rows of one chip, engine and format; half of the shapes 
 # A version with fewer rows of a format is a supplement, not a campaign; where no version has as
 # many, the newest with as many as the second is taken.
 FEWEST: Final = (500, 300)
+NODE: Final = 8  # devices of a server
 
 
 class Format(NamedTuple):
@@ -287,6 +288,7 @@ def experts(tables: Tables, held: dict[str, pd.DataFrame]) -> pd.DataFrame:
         spread = zip(found["shape"], e, tp, ep, strict=True)
         found["finer"] = [f"{a}/{b:.0f}/{c:.0f}x{d:.0f}" for a, b, c, d in spread]
         found["warm"] = weights < twice_cache(spec)
+        found["near"] = ep <= NODE
         return found
 
     return _read(tables, held, "moe_perf", "moe_dtype", keys, rows, _even)

@@ -3,7 +3,8 @@
 ``python -m calibration.serving FOLDER`` reads ``serving/open.csv`` of the reference data. Of each
 engine it fits five numbers: time a step, time a sequence and the interference of prompts to the
 mean time a token; steps and a delay before a first token is seen to the time to first token. It
-prints how far a random half is from the fit to the other, and each model from the fit to the rest.
+prints how far a random half is from the fit to the other, the mean of several such halves, and each
+model from the fit to the rest; at last the fit to all, which catalogs/engines.toml has.
 
 The costs of all runs are stacked once: one evaluation of ``serve`` for all of them takes a few
 milliseconds, so that a fit takes seconds.
@@ -29,11 +30,13 @@ import perfmodel as pm  # noqa: E402
 from perfmodel.answers.serving.costs import Costs, Server, costs_of, knots_up_to  # noqa: E402
 from perfmodel.answers.serving.steady import Loop, State, burst, closed, state  # noqa: E402
 from perfmodel.machine.forms import HostForm  # noqa: E402
+from perfmodel.sources.efficiency import resolve_server  # noqa: E402
 
 ENGINES = ("vllm", "sglang", "trtllm")
 START = (0.3e-3, 5e-6, 1.0)  # s a step, s a sequence, interference
 SCALE = np.array([1e-3, 1e-5, 1.0])
 SEED = 1
+HALVES = 10
 
 
 class Runs(NamedTuple):
@@ -167,10 +170,10 @@ class Fit(NamedTuple):
 
 
 def _shipped(engine: str) -> Any:
-    """The host of the catalog, and no more interference than kernels take."""
+    """The host and the interference of the catalog."""
     host = pm.efficiency(pm.gpu("h100-sxm"), engine=engine).host
     assert host is not None
-    return np.array([host.constant, host.sequence, 1.0])
+    return np.array([host.constant, host.sequence, resolve_server(None, engine).interference])
 
 
 def of_engine(runs: Runs, engine: str) -> Any:
@@ -201,21 +204,44 @@ def _cell(signed: Any) -> str:
     return f"{100 * median:.1f} / {100 * ninetieth:.1f} ({100 * np.median(signed):+.0f})"
 
 
+def half_of(runs: Runs, seed: int) -> Any:
+    """A random half of the runs."""
+    return np.random.default_rng(seed).random(len(runs.served)) < 0.5
+
+
+def halves(runs: Runs) -> None:
+    """Means over several random halves, each by a fit to the other half."""
+    names = {engine: of_engine(runs, engine) for engine in ENGINES}
+    names["all"] = np.ones(len(runs.served), bool)
+    found: dict[str, list[Any]] = {name: [] for name in names}
+    for seed in range(HALVES):
+        half = half_of(runs, seed)
+        errors = np.abs(Fit.to(runs, half).errors(runs))
+        for name, own in names.items():
+            found[name].append(100 * np.percentile(errors[own & ~half], (50, 90), axis=0))
+    print(f"\nmeans of {HALVES} halves: time a token, throughput, first token, %\n")
+    for name, each in found.items():
+        cells = (f"{median:.1f} / {ninetieth:.1f}" for median, ninetieth in np.mean(each, axis=0).T)
+        print(f"| {name} | {' | '.join(cells)} |")
+
+
 def main(folder: Path) -> None:
     """Fit, test, and print."""
     runs = runs_of(list(read(folder)))
     every = np.ones(len(runs.served), bool)
-    half = np.random.default_rng(SEED).random(len(runs.served)) < 0.5
+    half = half_of(runs, SEED)
     for title, shipped in (("hosts of the catalog, delays", True), ("hosts and delays", False)):
-        found = Fit.to(runs, half, shipped=shipped)
-        for engine, host in found.hosts.items():
-            print(engine, "host", host, "delays", found.delays[engine])
-        report(f"{title} fitted on a random half, the other half", runs, found.errors(runs), ~half)
+        found = Fit.to(runs, half, shipped=shipped).errors(runs)
+        report(f"{title} fitted on a random half, the other half", runs, found, ~half)
+    halves(runs)
     left_out = np.full((len(runs.served), 3), np.nan)
     for key in sorted({one.record.model for one in runs.served}):
         own = np.array([one.record.model == key for one in runs.served])
         left_out[own] = Fit.to(runs, ~own).errors(runs)[own]
     report("each model left out of the fit", runs, left_out, every)
+    found = Fit.to(runs, every)
+    for engine, host in found.hosts.items():
+        print(engine, "host", host, "delays", found.delays[engine])
 
 
 if __name__ == "__main__":

@@ -381,10 +381,14 @@ def _served_precision(model: str, row: Row) -> str:
     blackwell, trtllm = row["system"].startswith("b"), row["backend"] == "trtllm"
     nvfp4 = row["gemm_quant_mode"] == "nvfp4"
     cached = "+kv8" if blackwell or trtllm else ""
+    # Checkpoints that are named are in 16 bits: vLLM quantizes them as it loads, and inputs as it
+    # runs. TensorRT-LLM reads only ones with scales of their own.
+    fp8 = "fp8-channel" if row["backend"] == "vllm" else "fp8"
+    dense = {"": "bf16", "fp8": fp8, "fp8_block": "fp8-block", "nvfp4": "nvfp4"}
     if model == "llama-3.1-8b":
-        return "fp8" if row["gemm_quant_mode"] else "bf16"
+        return dense[row["gemm_quant_mode"]]
     if model == "llama-3.1-70b":
-        return "nvfp4+kv8" if nvfp4 else "fp8+kv8"
+        return f"{dense[row['gemm_quant_mode']]}+kv8"
     if model == "gpt-oss-120b":
         return ("own-a8" if blackwell else "own") + cached
     return "nvfp4-experts+kv8" if nvfp4 else "fp8-block" + cached

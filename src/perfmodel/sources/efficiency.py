@@ -230,9 +230,17 @@ def _chosen(
     """The engine's own row; else its row on other chips, or that of all engines on this one."""
     here: dict[str, Any] = tables[0][kind][recipe]
     carried = _engines()["carried"]
+    engine = _in_place(f"{kind}.{recipe}", engine, tables[0])
     near = tables if kind in carried or f"{kind}.{recipe}" in carried else tables[:1]
     rows = [table.get(kind, {}).get(recipe, {}).get(engine) for table in near]
     return next((row for row in rows if row), here[POOLED])
+
+
+def _in_place(kernel: str, engine: str | None, table: dict[str, Any]) -> str | None:
+    """Whose kernel an engine takes on a chip: its own, or one that stands for it there."""
+    instead = _engines()["engines"].get(engine, {}).get("instead", {})
+    row = instead.get(table.get("family", table["key"]), {})
+    return row["engine"] if kernel in row.get("kernels", ()) else engine
 
 
 def _kernel(kind: str, recipe: str, row: dict[str, Any]) -> KernelEfficiency:
