@@ -75,8 +75,7 @@ def _of_decode(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _of_experts(rows: pd.DataFrame) -> pd.DataFrame:
-    """Experts spread over the devices of one server: the tables go to 256, a few on each."""
-    return sample(rows[rows.near & ~(rows.warm & rows.chip.isin(GDDR))], 4000)
+    return sample(rows[~(rows.warm & rows.chip.isin(GDDR))], 4000)
 
 
 def _any(rows: pd.DataFrame) -> pd.DataFrame:
