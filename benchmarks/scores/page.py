@@ -34,9 +34,12 @@ _CAUSES: tuple[_Cause, ...] = (
         "routing is taken to be even: tokens that agree read fewer experts",
     ),
     (
-        lambda s: s.record.engine == "trtllm" and s.record.precision.startswith("nvfp4"),
-        "fp4 in TensorRT-LLM's tables: a slow fill along the inner length; the served versions "
-        "run other kernels",
+        lambda s: (
+            s.record.is_kernel
+            and s.record.engine == "trtllm"
+            and s.record.precision.startswith("nvfp4")
+        ),
+        "fp4 in TensorRT-LLM's tables: timed without its tuner; a server tunes",
     ),
     (
         lambda s: s.record.family == "latent attention" and s.record.gpu in _BEFORE_HOPPER,
