@@ -267,7 +267,13 @@ def opened(loop: Loop, costs: Costs, most: Num) -> Num:
         found = state(loop, costs, others)
         return where(found.load < _FULL, others - loop.rate * found.decoding, 1.0 + others)
 
-    return crossing(excess, costs.knots, most)
+    import numpy as np
+
+    # Of several the first: where a server that begins empty comes to rest.
+    tried = minimum(costs.knots, most)
+    over = excess(tried) > 0
+    first = np.where(over.any(axis=-1), np.argmax(over, axis=-1), over.shape[-1] - 1)
+    return crossing(excess, costs.knots, _picked(tried, first[..., None]))
 
 
 def crossing(excess: Callable[[Num], Num], knots: Num, most: Num) -> Num:
