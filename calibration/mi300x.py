@@ -16,8 +16,9 @@ import numpy as np
 from scipy.optimize import least_squares
 
 import perfmodel as pm
-from calibration.report import DATE, number, shown
+from calibration.report import DATE, number, row, shown
 from perfmodel.answers.calibrating.fitting import SOFT, Tested, tested
+from perfmodel.sources._fits import COLUMNS
 
 ROOT: Final = Path(__file__).parents[1]
 MODEL: Final = "llama-3.1-70b"
@@ -126,8 +127,8 @@ def main() -> None:
     """Fit, test, write."""
     found = fit(fitted_rows())
     left = left_out_rows()
-    for name in sorted({row.model for row in left}):
-        print(name, errors([row for row in left if row.model == name], found))
+    for name in sorted({one.model for one in left}):
+        print(name, errors([one for one in left if one.model == name], found))
     path = ROOT / "catalogs" / "efficiency" / "mi300x.toml"
     path.write_text(_written(found, errors(left, found)), encoding="utf-8")
 
@@ -135,7 +136,9 @@ def main() -> None:
 def _written(found: Found, result: Tested) -> str:
     form = slowed(found).collective("all-reduce")
     assert form is not None
-    values = ",".join(f"{name}={number(value)}" for name, value in form.form)
+    values = dict(sorted(form.form))
+    columns = row(COLUMNS, [f'"{name}"' for name in values])
+    pooled = row("pooled", [number(value) for value in values.values()] + shown(result))
     return f"""\
 key = "mi300x"
 base = "unknown" # the kernels of other chips,
@@ -149,7 +152,8 @@ date = "{DATE}"
 note = "Two parameters fitted by calibration/ to half of the shapes; tested on others, and on 405B."
 
 [all-reduce]
-pooled = {{form={{{values}}}, tested={{{shown(result)}}}}}
+{columns}
+{pooled}
 """
 
 

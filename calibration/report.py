@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, Final
+
+from perfmodel.sources._fits import COLUMNS, TESTED
 
 if TYPE_CHECKING:
     from calibration.run import Fit
@@ -39,25 +41,29 @@ def write_catalog(
         if level in families:
             lines.append("chips = [" + ", ".join(f'"{chip}"' for chip in families[level]) + "]")
         lines += ["", ORIGIN.rstrip()]
-        section = ""
-        for fit in found:
-            name = f"{fit.kind}.{fit.format}" if fit.format else fit.kind
-            if name != section:
-                lines += ["", f"[{name}]"]
-                section = name
-            lines.append(f"{fit.engine} = {_row(fit)}")
+        for kind in dict.fromkeys(fit.kind for fit in found):
+            lines += ["", *_kind([fit for fit in found if fit.kind == kind])]
         (folder / f"{level}.toml").write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
-def _row(fit: Fit) -> str:
-    form = ",".join(f"{name}={number(value)}" for name, value in sorted(fit.form.items()))
-    return f"{{form={{{form}}}, tested={{{shown(fit.tested)}}}}}"
+def _kind(fits: Sequence[Fit]) -> Iterator[str]:
+    """The table of one kind of kernel: what is not fitted in one of its rows is 0 there."""
+    columns = sorted({name for fit in fits for name in fit.form})
+    yield f"[{fits[0].kind}]"
+    yield row(COLUMNS, [f'"{name}"' for name in columns])
+    for fit in fits:
+        key = f"{fit.format}.{fit.engine}" if fit.format else fit.engine
+        yield row(key, [number(fit.form.get(name, 0.0)) for name in columns] + shown(fit.tested))
 
 
-def shown(tested: Tested) -> str:
+def row(key: str, values: Iterable[str]) -> str:
+    """One line of a table."""
+    return f"{key} = [{', '.join(values)}]"
+
+
+def shown(tested: Tested) -> list[str]:
     """What a catalog says of a test: rows, two errors, the band."""
-    errors = {name: number(getattr(tested, name), 3) for name in ("mean", "p90", "low", "high")}
-    return ",".join(f"{name}={value}" for name, value in {"rows": tested.rows, **errors}.items())
+    return [str(tested.rows), *(number(getattr(tested, name), 3) for name in TESTED[1:])]
 
 
 def number(value: float, digits: int = 4) -> str:

@@ -24,6 +24,7 @@ from perfmodel.machine.forms import (
     StreamForm,
     joined,
 )
+from perfmodel.sources._fits import read_fits
 
 SECONDS = st.floats(1e-9, 1e3)
 COUNTS = st.integers(0, 10**9)
@@ -296,7 +297,7 @@ def fits(file: dict[str, Any]) -> Iterator[tuple[Any, dict[str, Any]]]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_fit_is_of_a_form_and_says_what_it_misses(path):
-    file = read_toml(path)
+    file = read_fits(path)
     known = {"key", "family", "chips", "base", "launches", "origin", *KINDS, *COLLECTIVES}
     assert set(file) <= known
     assert file["key"] == path.stem

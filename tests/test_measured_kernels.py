@@ -18,8 +18,9 @@ from typing import Any, NamedTuple
 import pytest
 
 import perfmodel as pm
-from perfmodel.base._data import catalogs, read_toml
+from perfmodel.base._data import catalogs
 from perfmodel.machine.forms import KernelForm, PrefillForm
+from perfmodel.sources._fits import read_fits
 
 CHIPS = {
     "a100_sxm": "a100-sxm-80gb",
@@ -125,7 +126,7 @@ class Row(NamedTuple):
 
 def fit(chip: str, kind: str, form: str, engine: str) -> dict[str, Any] | None:
     """What the catalog has of one kind, format and engine."""
-    file = read_toml(catalogs() / "efficiency" / f"{CHIPS[chip]}.toml")
+    file = read_fits(catalogs() / "efficiency" / f"{CHIPS[chip]}.toml")
     found: dict[str, Any] | None = file.get(kind, {}).get(form, {}).get(engine)
     return found
 

@@ -25,6 +25,7 @@ from perfmodel.machine.forms import (
     ServerForm,
 )
 from perfmodel.machine.hardware import GpuSpec
+from perfmodel.sources._fits import read_fits
 from perfmodel.sources.catalog import catalog_sources
 from perfmodel.sources.streams import stream_efficiency, streams
 from perfmodel.work.operation import SMALL
@@ -141,7 +142,7 @@ def _engine(engine: str) -> str:
 
 @cache
 def _table(name: str) -> dict[str, Any]:
-    table = read_toml(catalogs() / "efficiency" / f"{name}.toml")
+    table = read_fits(catalogs() / "efficiency" / f"{name}.toml")
     return table if "base" not in table else _relaunched(_table(table["base"]), table)
 
 
