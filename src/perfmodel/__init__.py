@@ -52,6 +52,7 @@ from perfmodel.work.shard import shard
 from perfmodel.work.step import Group, Step
 
 if TYPE_CHECKING:
+    import perfmodel.interfaces.plots as plots
     import perfmodel.interfaces.symbolic as symbolic
     from perfmodel.answers.calibrate import calibrate
     from perfmodel.answers.calibrating.record import Calibration
@@ -181,6 +182,7 @@ __all__ = [
     "model",
     "models",
     "plan",
+    "plots",
     "prefill",
     "prices",
     "read_efficiency",
@@ -225,6 +227,7 @@ _LAZY = {
     "perfmodel.interfaces.measuring.measure": "measure",
     "perfmodel.interfaces.measuring.model": "MeasuredModel measure_model",
     "perfmodel.interfaces.measuring.record": "Measurement",
+    "perfmodel.interfaces.plots": "plots",
     "perfmodel.interfaces.sweep": "Sweep sweep",
     "perfmodel.interfaces.symbolic": "symbolic",
     "perfmodel.sources.efficiency_file": "read_efficiency",
@@ -238,7 +241,7 @@ def __getattr__(name: str) -> object:
     if name not in _WHERE:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = importlib.import_module(_WHERE[name])
-    found = module if name == "symbolic" else getattr(module, name)
+    found = module if name in ("plots", "symbolic") else getattr(module, name)
     globals()[name] = found
     return found
 

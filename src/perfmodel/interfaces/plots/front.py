@@ -1,0 +1,124 @@
+"""Latency against throughput or cost: plans, and the front that no other plan beats."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+
+from perfmodel.answers.planning.record import Plan, Plans
+from perfmodel.base.errors import InvalidValueError
+from perfmodel.base.spec import checked_choice, checked_kind
+from perfmodel.interfaces.plots._canvas import COLOURS, MARKERS, Canvas, Theme, literal
+from perfmodel.interfaces.plots._labels import Label
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Latency: TypeAlias = Literal["tpot", "ttft", "end_to_end"]
+Yield: TypeAlias = Literal[
+    "output_tokens_per_second_per_device", "cost_per_million", "cost_per_million_output"
+]
+_Mark: TypeAlias = tuple[float, float, Plan]
+_TOLD: Final = {
+    "tpot": "time of each token",
+    "ttft": "time to the first token",
+    "end_to_end": "time to the last token",
+    "output_tokens_per_second_per_device": "tokens/s of each device",
+    "cost_per_million": "USD a million tokens",
+    "cost_per_million_output": "USD a million tokens written",
+}
+
+
+def frontier(
+    plans: Plans,
+    *,
+    x: Latency = "tpot",
+    y: Yield = "output_tokens_per_second_per_device",
+    ax: Axes | None = None,
+    theme: Theme = "light",
+) -> Axes:
+    """Draw plans by latency and by what they yield or cost, and the front of the best.
+
+    Parameters
+    ----------
+    plans : Plans
+        What ``plan`` or ``largest_load`` answered; those that do what is asked are drawn.
+    x : {"tpot", "ttft", "end_to_end"}
+        The latency.
+    y : {"output_tokens_per_second_per_device", "cost_per_million", "cost_per_million_output"}
+        Throughput, or cost of the chips that have a price.
+    ax : matplotlib.axes.Axes or None
+        Where to draw; None: axes of a new figure.
+    theme : {"light", "dark"}
+        The page on which it is read.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+        The axes: latency [s] against tokens [1/s] or cost [USD]; one marker a chip, filled where
+        no other plan is better in both, and those joined by a line.
+
+    Raises
+    ------
+    InvalidValueError
+        If an argument is not what it should be, or there is no plan to draw.
+    MissingExtraError
+        If Matplotlib is not installed.
+
+    Examples
+    --------
+    >>> import perfmodel as pm
+    >>> plans = pm.largest_load(
+    ...     pm.model("llama-3.1-8b"), pm.Workload(prompt=1000, output=200, concurrency=1),
+    ...     slo=pm.Slo(tpot=0.02), devices=1, gpus="h100-sxm", precisions=["bf16", "fp8"],
+    ... )
+    >>> pm.plots.frontier(plans).get_xlabel()
+    'time of each token'
+    """
+    checked_kind("plans", plans, Plans, "pm.plan(...) or pm.largest_load(...)")
+    checked_choice("x", x, get_args(Latency))
+    checked_choice("y", y, get_args(Yield))
+    found = [(getattr(plan, x), getattr(plan, y), plan) for plan in plans.feasible]
+    drawn = [mark for mark in found if None not in mark]
+    if not drawn:
+        why = " with a price" if found else ""
+        raise InvalidValueError(f"plans: expected one{why} that does what is asked, got none")
+    best = _front(drawn, sign=1 if y.startswith("cost") else -1)
+
+    asked = drawn[0][2].demand
+    prompt, output = asked.workload.prompt.mean, asked.workload.output.mean
+    title = f"{asked.model.name}, requests of {prompt:,.6g} + {output:,.6g} tokens"
+    page = Canvas(ax, theme, title)
+    across, up, _ = zip(*drawn, strict=True)
+    page.log("x", "s", min(across) / 1.3, max(across) * 1.3)
+    page.log("y", "1/s", min(up) / 1.3, max(up) * 1.3)
+    page.ax.set(xlabel=_TOLD[x], ylabel=_TOLD[y])
+    across, up, _ = zip(*best, strict=True)
+    page.ax.step(across, up, where="post", color=page.ink, lw=1)
+    chips: dict[str, list[_Mark]] = {}
+    for mark in drawn:
+        chips.setdefault(mark[2].gpu.key or mark[2].gpu.name, []).append(mark)
+    for number, (chip, own) in enumerate(chips.items()):
+        colour = COLOURS[number % 4]
+        page.ax.scatter(
+            [mark[0] for mark in own],
+            [mark[1] for mark in own],
+            marker=MARKERS[number % 8],
+            facecolor=[colour if any(mark is one for one in best) else page.paper for mark in own],
+            edgecolor=colour,
+            label=literal(chip),
+            zorder=3,
+        )
+    page.key("best")
+    told = [f"{plan.precision.name}, {plan.division}" for _, _, plan in best]
+    labels = [Label(*mark[:2], text, radius=4) for mark, text in zip(best, told, strict=True)]
+    page.write(labels + [Label(*mark[:2], "", radius=4) for mark in drawn])
+    return page.ax
+
+
+def _front(drawn: list[_Mark], sign: int) -> list[_Mark]:
+    """The plans that no other beats in both, the quickest first."""
+    kept: list[_Mark] = []
+    for mark in sorted(drawn, key=lambda mark: (mark[0], sign * mark[1])):
+        if not kept or sign * mark[1] < sign * kept[-1][1]:
+            kept.append(mark)
+    return kept
