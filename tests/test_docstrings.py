@@ -16,7 +16,7 @@ import pytest
 
 import perfmodel as pm
 from perfmodel.base.spec import Spec
-from perfmodel.interfaces import symbolic
+from perfmodel.interfaces import plots, symbolic
 from perfmodel.work.layers.layer import Layer
 
 UNIT = re.compile(r"\[[^\]]+\]")
@@ -35,10 +35,11 @@ def public_functions() -> dict[str, Callable[..., Any]]:
                 method = raw.__func__ if isinstance(raw, classmethod) else raw
                 if inspect.isfunction(method) and not attribute.startswith("_"):
                     found[f"{name}.{attribute}"] = method
-    for name, value in vars(symbolic).items():
-        own = inspect.isfunction(value) and name in symbolic.__all__
-        if own and not name.startswith("_"):
-            found[f"symbolic.{name}"] = value
+    for module in (plots, symbolic):
+        room = module.__name__.rpartition(".")[2]
+        for name in module.__all__:
+            if inspect.isfunction(value := getattr(module, name)):
+                found[f"{room}.{name}"] = value
     for attribute, raw in vars(Layer).items():
         if inspect.isfunction(raw) and not attribute.startswith("_"):
             found[f"Layer.{attribute}"] = raw
@@ -54,7 +55,9 @@ def overrides(name: str) -> bool:
 
 
 FUNCTIONS = public_functions()
-TOP_LEVEL = [name for name in FUNCTIONS if "." not in name or name.startswith("symbolic.")]
+TOP_LEVEL = [
+    name for name in FUNCTIONS if "." not in name or name.startswith(("plots.", "symbolic."))
+]
 
 
 def sections(function: Callable[..., Any]) -> dict[str, str]:

@@ -105,6 +105,13 @@ EXPECTED = {
         "bf16 4096 19.79",
         "q4_k_m 4096 8.63",
     ),
+    "draw_roofs.py": (
+        "H100 SXM.svg: ridge at 295 FLOP/B; memory-bound",
+        "B200.svg: ridge at 281 FLOP/B; memory-bound",
+        "bf16: 989 TFLOP/s",
+        "memory: 8.00 TB/s",
+        "bf16: 2.25 PFLOP/s",
+    ),
     "closed_forms.py": (
         "F*k*n/(-F*k - F*n + beta*k*n)",
         r"in LaTeX: \frac{F k n}{- F k - F n + \beta k n}",

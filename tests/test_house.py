@@ -33,6 +33,7 @@ HEAVY = {"numpy", "sympy", "pandas", "scipy", "typer", "rich", "matplotlib"}
 HEAVY |= {"pyarrow", "tqdm", "dask", "distributed", "threadpoolctl", "torch"}
 # The ways in and out that work with a heavy library throughout, and are loaded only when asked for.
 MAY_LOAD = {
+    "interfaces/plots/map.py": {"numpy"},
     "interfaces/sweep.py": {"numpy"},
     "interfaces/sweeping/frame.py": {"numpy"},
     "interfaces/sweeping/grid.py": {"numpy"},

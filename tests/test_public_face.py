@@ -461,6 +461,7 @@ min_devices(model, gpu, *, batch, context=None, precision=None, policy='logical'
 model(key)
 models()
 plan(model, workload, *, slo, gpus=None, precisions=None, parallelisms=None, pools='both', max_devices=None, prices=None, scheduler=None, efficiency=IDEAL, engine=None, server=None, speculation=None, policy='logical')
+module plots
 prefill(model, gpu, *, prompt, batch=1, past=0, shared_past=0, logits='last', precision=None, efficiency=IDEAL, engine=None, small_steps='fused', weights_only=False, parallelism=<Parallelism one device>)
 prices()
 read_efficiency(path)

@@ -98,19 +98,34 @@ def _help(estimate: Estimate) -> str:
     return in_words(remedies_of(holding, groups[0].count, groups[0].context))
 
 
-def _table(estimate: Estimate) -> list[str]:
-    names = [row.operation.name for row in estimate.rows()]
-    wide = 2 + max(map(len, ["operation", *names]))
-    header = (
-        f"{'operation':<{wide}}{'calls':>6}{'FLOP':>12}{'bytes':>10}{'FLOP/B':>9}"
-        f"{'compute':>11}{'memory':>11}{'time':>11}  bound"
-    )
-    return [header] + [
-        f"{row.operation.name:<{wide}}{row.operation.calls:>6}{si(row.flops, 'FLOP'):>12}"
-        f"{si(row.bytes, 'B'):>10}{_intensity(row.operation.intensity):>9}"
-        f"{si(row.compute_time, 's'):>11}{si(row.memory_time, 's'):>11}{si(row.time, 's'):>11}"
-        f"  {row.bound}"
+HEADER: Final = (
+    "operation", "calls", "FLOP", "bytes", "FLOP/B", "compute", "memory", "time", "bound"
+)  # fmt: skip
+
+
+def cells(estimate: Estimate) -> list[tuple[str, ...]]:
+    """Each operation in words, under ``HEADER``."""
+    return [
+        (
+            row.operation.name,
+            f"{row.operation.calls}",
+            si(row.flops, "FLOP"),
+            si(row.bytes, "B"),
+            _intensity(row.operation.intensity),
+            *(si(time, "s") for time in (row.compute_time, row.memory_time, row.time)),
+            row.bound,
+        )
         for row in estimate.rows()
+    ]
+
+
+def _table(estimate: Estimate) -> list[str]:
+    rows = [HEADER, *cells(estimate)]
+    wide = 2 + max(len(row[0]) for row in rows)
+    widths = (6, 12, 10, 9, 11, 11, 11)
+    return [
+        f"{name:<{wide}}{''.join(map(str.rjust, numbers, widths))}  {bound}"
+        for name, *numbers, bound in rows
     ]
 
 

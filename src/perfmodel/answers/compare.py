@@ -20,6 +20,8 @@ from perfmodel.work.shape import ModelShape
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfmodel.base._html import Cells
+
 
 class ComparisonRow(Spec):
     """One combination: its estimate, or why there is none."""
@@ -46,6 +48,20 @@ class Comparison(Spec):
         return f"<Comparison of {len(self.rows)} steps>"
 
     __str__ = __repr__
+
+    def _cells(self) -> Cells:
+        from perfmodel.base._html import told
+
+        def cells(row: ComparisonRow) -> tuple[str, ...]:
+            found, names = row.estimate, (row.model, row.gpu, row.precision)
+            if found is None:
+                return (*names, row.unsupported or "")
+            numbers = told(found.time, "s"), told(found.tokens_per_second, "1/s")
+            return (*names, *numbers, found.bound, told(found.fits))
+
+        return ("model", "chip", "precision", "time", "tokens", "bound", "fits"), map(
+            cells, self.rows
+        )
 
     def to_frame(self) -> pd.DataFrame:
         """One row a combination; times [s], bytes [B], FLOPs [FLOP], tokens/s [1/s]."""

@@ -39,6 +39,8 @@ from perfmodel.work.step import Step
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfmodel.base._html import Cells
+
 Phase: TypeAlias = Literal["decode", "prefill", "step"]
 
 # What JSON shows beside the fields; it is computed again when the JSON is read.
@@ -101,6 +103,11 @@ class Estimate(Spec):
         return f"<{headline(self)}>"
 
     __str__ = __repr__
+
+    def _cells(self) -> Cells:
+        from perfmodel.answers._explain import HEADER, cells
+
+        return HEADER, cells(self)
 
     @model_validator(mode="before")
     @classmethod

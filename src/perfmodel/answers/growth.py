@@ -21,11 +21,14 @@ from perfmodel.base.spec import (
     checked_list,
     quantity,
 )
+from perfmodel.base.units import si
 from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from perfmodel.base._html import Cells
 
 
 class KvGrowth(Spec):
@@ -50,6 +53,16 @@ class KvGrowth(Spec):
                 f"KvGrowth.kv: expected {len(self.contexts)}, one a context, got {len(self.kv)}"
             )
         return self
+
+    def __repr__(self) -> str:
+        never = self.overtakes is None
+        when = "at no context" if never else f"from {self.overtakes:,} tokens on"
+        weights = f"more than the {si(self.weights, 'B')} of weights"
+        return f"<KvGrowth {self.precision}, batch {self.batch:,}: {weights} {when}>"
+
+    def _cells(self) -> Cells:
+        rows = zip(self.contexts, self.kv, strict=True)
+        return ("context", "KV"), ((f"{context:,}", si(kv, "B")) for context, kv in rows)
 
     def to_frame(self) -> pd.DataFrame:
         """One row a context: tokens [1], bytes of the batch [B], ratio to the weights [1]."""

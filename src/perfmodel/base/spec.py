@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from itertools import islice
 from numbers import Real
@@ -13,7 +13,10 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from perfmodel.base._messages import from_pydantic, shown
 from perfmodel.base._num import is_array, is_symbolic
-from perfmodel.base.errors import InvalidValueError, PerfModelError
+from perfmodel.base.errors import InvalidValueError, PerfModelError, one_line
+
+if TYPE_CHECKING:
+    from perfmodel.base._html import Cells
 
 # Far beyond any model or chip, and small enough that no product of counts leaves float range.
 MAX_COUNT: Final = 10**15
@@ -72,6 +75,32 @@ class Spec(BaseModel):
 
     def __delattr__(self, name: str) -> None:
         raise InvalidValueError(f"{type(self).__name__}.{name}: a record does not change")
+
+    def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
+        """The fields that differ from their defaults: a repr is one short line."""
+        for name, field in type(self).model_fields.items():
+            value = getattr(self, name)
+            if field.repr and repr(value) != repr(field.default):
+                yield name, value
+
+    def __repr__(self) -> str:
+        return one_line(super().__repr__(), MAX_TEXT)
+
+    def __str__(self) -> str:
+        return repr(self)
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a small table under the record's name."""
+        from perfmodel.base._html import table
+
+        name = repr(self)
+        return table(name[1:-1] if name[0] == "<" else type(self).__name__, *self._cells())
+
+    def _cells(self) -> Cells:
+        """Header and rows of that table."""
+        from perfmodel.base._html import fields
+
+        return fields(self)
 
     @classmethod
     def trusted(cls, **fields: Any) -> Self:

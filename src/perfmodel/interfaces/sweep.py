@@ -55,6 +55,17 @@ class Sweep:
         precisions = ", ".join(self._grid.labels["precision"])
         return f"<Sweep of {len(self):,} steps, {precisions}: {names}>"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the first rows of the table."""
+        from perfmodel.base._html import table, told
+
+        picked = self._chosen(None)
+        first = computed(self._grid, [next(iter(self._grid.pieces()))], picked)
+        frame = frame_of(self._grid, picked, first, {}).head(50).astype(object)
+        units = [column.unit for column in picked]
+        rows = (map(told, row, units) for row in frame.to_numpy())
+        return table(repr(self)[1:-1], [column.name for column in picked], rows, len(self))
+
     def __getattr__(self, name: str) -> Any:
         if name in self._grid.usual:
             return self.columns[name]

@@ -183,9 +183,7 @@ class Efficiency(Spec):
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """The five shares and overheads; of what is known of kernels, whose it is."""
         shown = {*list(type(self).model_fields)[:5], "engine", "known"}
-        for name, value in super().__repr_args__():
-            if name in shown and value != "":
-                yield name, value
+        return (pair for pair in super().__repr_args__() if pair[0] in shown)
 
     def time(self, *, compute: Num, memory: Num) -> Num:
         """Expected time of one call, never less than its own roof.

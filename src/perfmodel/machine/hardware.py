@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias
 
 from pydantic import Field, model_validator
 
@@ -21,6 +21,10 @@ from perfmodel.base.spec import (
     checked_count,
     quantity,
 )
+from perfmodel.base.units import si
+
+if TYPE_CHECKING:
+    from perfmodel.base._html import Cells
 
 # What can take the place of a format that a chip lacks, and is as wide: the first that it has.
 _INSTEAD: Final = {
@@ -199,6 +203,19 @@ class GpuSpec(Spec):
     origins: tuple[Origin, ...] = Field(default=(), repr=False)
     """Where the values come from, one origin a field."""
 
+    def __repr__(self) -> str:
+        wide = next((name for name in _NARROW if name in self.peak_flops.formats), None)
+        peak = f", {wide} {si(self.peak(wide), 'FLOP/s')}" if wide else ""
+        held = f", {si(self.capacity, 'B')}" if self.capacity else ""
+        return f"<GpuSpec {self.name}: {si(self.memory_bandwidth, 'B/s')}{peak}{held}>"
+
+    def _cells(self) -> Cells:
+        from perfmodel.base._html import told
+
+        rows = ((name.replace("_", " "), told(*figure)) for name, figure in self.figures().items())
+        about = ("key", "vendor", "architecture", "released")
+        return (), [*((name, getattr(self, name)) for name in about if getattr(self, name)), *rows]
+
     def peak(self, compute: str) -> float:
         """Dense peak of one format.
 
@@ -371,3 +388,6 @@ class Cluster(Spec):
     def devices(self) -> int:
         """Chips of all nodes [1]."""
         return self.per_node * self.nodes
+
+    def __repr__(self) -> str:
+        return f"<Cluster of {self.nodes:,} x {self.per_node:,} {self.gpu.name}>"

@@ -20,6 +20,8 @@ from perfmodel.work.step import Group
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfmodel.base._html import Cells
+
 Block: TypeAlias = tuple[Count, Annotated[tuple[AnyLayer, ...], Field(min_length=1)]]
 
 
@@ -74,6 +76,9 @@ class ModelShape(Spec):
         return f"<ModelShape {self.name}: {self.params:,} parameters in {self.layers} blocks>"
 
     __str__ = __repr__
+
+    def _cells(self) -> Cells:
+        return (), [(line,) for line in self.describe().splitlines()[1:]]
 
     # -- ways to make one -----------------------------------------------------------------------
 

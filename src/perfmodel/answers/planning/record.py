@@ -21,6 +21,8 @@ from perfmodel.work.parallel import Parallelism
 if TYPE_CHECKING:
     import pandas as pd
 
+    from perfmodel.base._html import Cells
+
 HOUR = 3600.0  # s
 MILLION = 1e6
 
@@ -331,6 +333,17 @@ class Plans(Spec):
         return f"<{kept:,} of {len(self.rows):,} plans do; best: {told}>"
 
     __str__ = __repr__
+
+    def _cells(self) -> Cells:
+        from perfmodel.base._html import told
+
+        def cells(plan: Plan) -> tuple[str, ...]:
+            about = (plan.purchase, told(plan.ttft, "s"), told(plan.tpot, "s"))
+            rate = told(plan.output_tokens_per_second_per_device, "1/s")
+            return (*about, rate, told(plan.cost_per_hour, "USD/h"), plan.reason or "does")
+
+        header = "plan", "first token", "each token", "tokens of a device", "cost", ""
+        return header, map(cells, self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)

@@ -52,7 +52,7 @@ def memory(
     >>> model, h100 = pm.model("llama-3.1-8b"), pm.gpu("h100-sxm")
     >>> bars = {f"batch {n}": pm.memory(model, h100, batch=n, context=8192) for n in (16, 64, 128)}
     >>> [text.get_text() for text in pm.plots.memory(bars).texts]
-    ['51.7 GB free', '158 MB free', '68.6 GB too much']
+    ['51.7 GB free', '164 MB free', '68.6 GB too much']
     """
     if isinstance(held, Mapping):
         found, names = list(held.values()), [str(name) for name in held]

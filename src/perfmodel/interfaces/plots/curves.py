@@ -89,7 +89,8 @@ def step_time(
         with suppress(NoRidgeError):
             turn = step_ridge_batch(model, gpu, context=context, precision=formats)
         with suppress(DoesNotFitError, UnboundedError):
-            full = max_batch(model, gpu, context=context, precision=formats)
+            if gpu.capacity:
+                full = max_batch(model, gpu, context=context, precision=formats)
     if batches is None:
         batches = _spread(1, min(_MOST_SEQUENCES, 3 * max(64, round(turn or 0), full or 0)))
     table = sweep(model, gpu, batch=batches, context=context, precision=formats)
@@ -183,7 +184,8 @@ def kv_growth(
     if gpu is not None:
         check_gpu(gpu)
         with suppress(DoesNotFitError, UnboundedError):
-            full = max_context(model, gpu, batch=batch, precision=precision)
+            if gpu.capacity:
+                full = max_context(model, gpu, batch=batch, precision=precision)
     if contexts is None:
         top = 4 * max(found.overtakes or _LONG, full or 1)
         lengths = _spread(16, min(top, model.position_limit or top))

@@ -108,6 +108,8 @@ def heatmap(
 
 def _frame(table: Sweep, x: Any, y: Any, value: Any) -> pd.DataFrame:
     """The columns that are drawn, each x and y once."""
+    for name, column in {"x": x, "y": y, "value": value}.items():
+        checked_kind(name, column, str, "the name of a column")
     if x == y:
         raise InvalidValueError(f"x, y: expected two columns, got {shown(x)} twice")
     names = list(dict.fromkeys((x, y, value, "bound")))

@@ -135,12 +135,13 @@ def _drawn(page: Canvas, found: list[Series]) -> list[Label]:
     whole = sum(point.time for series in found for point in series.points)
     labels: list[tuple[float, Label]] = []
     for number, (name, points, _) in enumerate(found):
+        colour = COLOURS[(number + 1) % 4]  # another than that of the first roof
         areas = [20 + 480 * point.time / whole for point in points]
         page.ax.scatter(
             [point.intensity for point in points],
             [point.rate for point in points],
             areas,
-            color=COLOURS[number % 4],
+            color=colour,
             marker=MARKERS[number % 8],
             edgecolor=page.paper,
             label=literal(name),
