@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 from perfmodel.base.errors import MissingExtraError, one_line
 from perfmodel.base.spec import checked_choice, checked_kind
 from perfmodel.base.units import si
-from perfmodel.interfaces.plots._labels import BELOW, Label, place
+from perfmodel.interfaces.plots._labels import Label, place
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -104,13 +104,17 @@ class Canvas:
             if isinstance(handle, PathCollection):
                 handle.set_sizes([36])
 
-    def full_from(self, size: int, what: str) -> Label:
-        """Hatch what the memory does not hold; the label of its edge."""
-        (_, last), (_, top) = self.ax.get_xlim(), self.ax.get_ylim()
-        self.ax.axvspan(
-            size, last, facecolor="none", edgecolor=self.ink, alpha=0.25, hatch="//", lw=0
-        )
-        return Label(size, top, f"memory is full: {what} {size:,}", BELOW)
+    def full_from(self, size: int, what: str) -> None:
+        """Hatch what the memory does not hold."""
+        look: dict[str, Any] = {
+            "facecolor": "none",
+            "edgecolor": self.ink,
+            "alpha": 0.25,
+            "hatch": "//",
+            "lw": 0,
+        }
+        told = f"memory is full: {what} {size:,}"
+        self.ax.axvspan(size, self.ax.get_xlim()[1], label=told, **look)
 
     def write(self, labels: Iterable[Label]) -> None:
         """Write labels where they hide nothing, the first ones first."""

@@ -20,7 +20,6 @@ def _spots(ways: Sequence[tuple[int, int]], *away: float) -> Spots:
 _WAYS: Final = [(1, 0), (-1, 0), (1, -1), (-1, 1), (1, 1), (-1, -1)]
 AROUND: Final = _spots(_WAYS, 7, 14, 26, 44, 70, 100)
 ABOVE_LEFT: Final = _spots([(-1, 1)], 4, 12, 20, 30, 40)
-BELOW: Final[Spots] = tuple((side, -down) for down in (4, 18, 32) for side in (4, -4))
 ALONG: Final[Spots] = ((-3, 3), (-3, -3), (-3, 14), (-3, 25))
 _FAR: Final = 20  # points from which on a line leads to the label
 

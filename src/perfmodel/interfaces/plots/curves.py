@@ -14,7 +14,7 @@ from perfmodel.base.errors import DoesNotFitError, NoRidgeError, UnboundedError
 from perfmodel.base.precision import PrecisionLike
 from perfmodel.base.spec import checked_list
 from perfmodel.interfaces.plots._canvas import COLOURS, STYLES, Canvas, Theme
-from perfmodel.interfaces.plots._labels import ABOVE_LEFT, BELOW, Label
+from perfmodel.interfaces.plots._labels import Label
 from perfmodel.interfaces.sweep import sweep
 from perfmodel.machine.hardware import GpuSpec
 from perfmodel.roofline import memory_time
@@ -115,14 +115,12 @@ def step_time(
     ):
         marker, wide = "." * (len(batch) <= _FEW), 2.4 if name == "step" else 1.4
         page.ax.plot(batch, times, style, marker=marker, color=colour, lw=wide, label=name)
-    labels = []
     if turn is not None and first <= turn <= last:
-        page.ax.axvline(turn, color=page.ink, linewidth=0.8, linestyle=":")
-        labels.append(Label(turn, time[-1] * 2, f"ridge: batch {turn:,.0f}", BELOW))
+        told = f"ridge: batch {turn:,.0f}"
+        page.ax.axvline(turn, color=page.ink, lw=1, ls=(0, (1, 3)), label=told)
     if full is not None and full <= last:
-        labels.append(page.full_from(full, "batch"))
+        page.full_from(full, "batch")
     page.key("upper left")
-    page.write(labels)
     return page.ax
 
 
@@ -201,16 +199,16 @@ def kv_growth(
     page.ax.set(xlabel="context of each [tokens]", ylabel="memory")
     page.ax.plot(lengths, kv, "-", color=COLOURS[1], lw=2, label="KV")
     page.ax.axhline(weights, color=COLOURS[0], ls="--", lw=2, label="weights")
-    labels = []
+    label = []
     if found.overtakes is not None and first <= found.overtakes <= last:
         at = found.overtakes, weights
         page.ax.plot(*at, "o", color=page.ink, markerfacecolor=page.paper)
         told = f"more KV than weights from {at[0]:,} tokens on"
-        labels.append(Label(*at, told, (*ABOVE_LEFT, *BELOW), 4))
+        label = [Label(*at, told, radius=4)]
     if full is not None and full <= last:
-        labels.append(page.full_from(full, "context"))
+        page.full_from(full, "context")
     page.key("lower right")
-    page.write(labels)
+    page.write(label)
     return page.ax
 
 

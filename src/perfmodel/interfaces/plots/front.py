@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
 from perfmodel.answers.planning.record import Plan, Plans
@@ -17,6 +18,7 @@ Latency: TypeAlias = Literal["tpot", "ttft", "end_to_end"]
 Yield: TypeAlias = Literal[
     "output_tokens_per_second_per_device", "cost_per_million", "cost_per_million_output"
 ]
+_APART: Final = 1.03  # of the plans of the front that lie closer, the best alone has a label
 _Mark: TypeAlias = tuple[float, float, Plan]
 _TOLD: Final = {
     "tpot": "time of each token",
@@ -55,7 +57,8 @@ def frontier(
     -------
     matplotlib.axes.Axes
         The axes: latency [s] against tokens [1/s] or cost [USD]; one marker a chip, filled where
-        no other plan is better in both, and those joined by a line.
+        no other plan is better in both. A line joins those; labels say how many devices, in which
+        precision, and how a replica is divided.
 
     Raises
     ------
@@ -109,9 +112,13 @@ def frontier(
             zorder=3,
         )
     page.key("best")
-    told = [f"{plan.precision.name}, {plan.division}" for _, _, plan in best]
-    labels = [Label(*mark[:2], text, radius=4) for mark, text in zip(best, told, strict=True)]
-    page.write(labels + [Label(*mark[:2], "", radius=4) for mark in drawn])
+    labels = [Label(*mark[:2], "", radius=4) for mark in drawn]  # which no text may hide
+    nexts = [*(mark[0] for mark in best[1:]), math.inf]
+    for (at, height, plan), after in zip(best, nexts, strict=True):
+        if after > _APART * at:
+            told = f"{plan.devices} x {plan.precision.name}, {plan.parallelism}"
+            labels.append(Label(at, height, told, radius=4))
+    page.write(labels)
     return page.ax
 
 
