@@ -1,7 +1,8 @@
 """Charts: functions that draw on Matplotlib axes, their own or yours, and return them.
 
-They show nothing, change no setting of Matplotlib and do not load pyplot. Colours are Okabe and
-Ito's; styles, markers and hatches tell the same apart without colour.
+They show nothing, change no setting of Matplotlib and do not load pyplot; without Matplotlib they
+raise ``MissingExtraError``. Colours are Okabe and Ito's; styles, markers and hatches tell the same
+apart without colour.
 """
 
 from perfmodel.interfaces.plots.bars import memory

@@ -19,7 +19,7 @@ Theme: TypeAlias = Literal["light", "dark"]
 # Those of Okabe and Ito's colours that stand out on both papers: a contrast of 3 and more.
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 STYLES: Final = ("-", "--", "-.", ":")
-MARKERS: Final = "osD^vP*X"
+_MARKERS: Final = "osD^vP*X"
 _INKS: Final = {"light": "#1a1a1a", "dark": "#e8e8e8"}
 _PAPERS: Final = {"light": "#ffffff", "dark": "#1e2129"}
 _MAX_NAME: Final = 70  # characters of a title or a label
@@ -88,33 +88,31 @@ class Canvas:
         axis.set_minor_formatter(NullFormatter())
         si_axis(axis, unit)
 
-    def key(self, loc: str, **where: Any) -> None:
+    def key(self, **where: Any) -> None:
         """A legend; its points are of one size."""
         from matplotlib.collections import PathCollection
 
-        look: dict[str, Any] = {
-            "loc": loc,
-            "fontsize": "small",
-            "labelcolor": self.ink,
-            "facecolor": self.paper,
-            "edgecolor": "none",
-        }
-        found = self.ax.legend(**look, **where)
+        ink, paper = self.ink, self.paper
+        found = self.ax.legend(
+            labelcolor=ink, facecolor=paper, edgecolor="none", fontsize="small", **where
+        )
         for handle in found.legend_handles:
             if isinstance(handle, PathCollection):
                 handle.set_sizes([36])
 
     def full_from(self, size: int, what: str) -> None:
         """Hatch what the memory does not hold."""
-        look: dict[str, Any] = {
-            "facecolor": "none",
-            "edgecolor": self.ink,
-            "alpha": 0.25,
-            "hatch": "//",
-            "lw": 0,
-        }
-        told = f"memory is full: {what} {size:,}"
-        self.ax.axvspan(size, self.ax.get_xlim()[1], label=told, **look)
+        end, told = self.ax.get_xlim()[1], f"memory is full: {what} {size:,}"
+        look: dict[str, Any] = {"alpha": 0.25, "hatch": "//", "lw": 0, "label": told}
+        self.ax.axvspan(size, end, facecolor="none", edgecolor=self.ink, **look)
+
+    def points(
+        self, marks: Iterable[tuple[float, float]], number: int, name: str, **look: Any
+    ) -> None:
+        """A series of points; each has its marker."""
+        x, y = zip(*marks, strict=True)
+        marker = _MARKERS[number % len(_MARKERS)]
+        self.ax.scatter(x, y, marker=marker, label=literal(name), zorder=3, **look)
 
     def write(self, labels: Iterable[Label]) -> None:
         """Write labels where they hide nothing, the first ones first."""

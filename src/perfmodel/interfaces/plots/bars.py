@@ -29,22 +29,20 @@ def memory(
     ----------
     held : DeviceMemory or iterable of DeviceMemory or mapping of str to DeviceMemory
         Answers of ``memory``, with names if it is a mapping.
-    ax : matplotlib.axes.Axes or None
-        Where to draw; None: axes of a new figure.
+    ax : Axes or None
+        Where to draw; None: on a new figure.
     theme : {"light", "dark"}
-        The page on which it is read.
+        The page it is for.
 
     Returns
     -------
-    matplotlib.axes.Axes
-        The axes: bytes [B], one bar an answer, the first on top; a line where the memory ends.
+    Axes
+        bytes [B], one bar an answer, the first on top; a line where the memory ends.
 
     Raises
     ------
     InvalidValueError
         If an argument is not what it should be, or there are more than 40 bars.
-    MissingExtraError
-        If Matplotlib is not installed.
 
     Examples
     --------
@@ -67,18 +65,10 @@ def memory(
 
     page = Canvas(ax, theme, "memory of one device")
     ax, rows, start = page.ax, range(len(found)), [0.0] * len(found)
-    looks = zip(
-        [*COLOURS, page.ink], ("", "//", "xx", "..", "--"), _parts(found).items(), strict=True
-    )
-    for colour, hatch, (part, sizes) in looks:
+    colours, hatches = [*COLOURS, page.ink], ("", "//", "xx", "..", "--")
+    for fc, hatch, (part, sizes) in zip(colours, hatches, _parts(found).items(), strict=True):
         if any(sizes):
-            how: dict[str, Any] = {
-                "color": colour,
-                "hatch": hatch,
-                "edgecolor": page.paper,
-                "label": part,
-            }
-            ax.barh(rows, sizes, 0.6, start, **how)
+            ax.barh(rows, sizes, 0.6, start, fc=fc, hatch=hatch, ec=page.paper, label=part)
             start = [a + b for a, b in zip(start, sizes, strict=True)]
     widest = 0.0
     for row, one in enumerate(found):
@@ -87,24 +77,16 @@ def memory(
         if limit is not None:
             ax.plot([limit] * 2, [row - 0.4, row + 0.4], color=page.ink, lw=2.5)
             # What is free is dotted; what hangs over the edge has a frame.
-            how = {"ls": ":"} if needed <= limit else {"lw": 2.5}
+            how: dict[str, Any] = {"ls": ":"} if needed <= limit else {"lw": 2.5}
             ax.barh(row, limit - needed, 0.6, needed, fill=False, ec=page.ink, **how)
-        ax.annotate(
-            _left(one),
-            (end, row),
-            (5, 0),
-            textcoords="offset points",
-            va="center",
-            color=page.ink,
-            fontsize=8,
-            weight="bold" if one.fits is False else "normal",
-        )
+        how = {"color": page.ink, "weight": "bold" if one.fits is False else "normal"}
+        ax.text(end, row, f"  {_left(one)}", va="center", fontsize=8, **how)
         widest = max(widest, end)
     ax.set(xlim=(0, 1.3 * widest), ylim=(len(found) - 0.4, -0.6))
     ax.set_yticks(rows, [literal(name) for name in names])
     ax.grid(visible=False, axis="y")
     si_axis(ax.xaxis, "B")
-    page.key("lower right", bbox_to_anchor=(1, 1), ncols=5)
+    page.key(loc="lower right", bbox_to_anchor=(1, 1), ncols=5)
     return ax
 
 

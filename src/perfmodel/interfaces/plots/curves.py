@@ -52,14 +52,14 @@ def step_time(
         Sequences of each step; None: from one to past the ridge and the end of memory [1].
     precision : Precision or str or None
         What is stored, moved and computed in; None: the checkpoint's own, else bf16.
-    ax : matplotlib.axes.Axes or None
-        Where to draw; None: axes of a new figure.
+    ax : Axes or None
+        Where to draw; None: on a new figure.
     theme : {"light", "dark"}
-        The page on which it is read.
+        The page it is for.
 
     Returns
     -------
-    matplotlib.axes.Axes
+    Axes
         Sequences [1] against time [s], both log: the step, and what its weights, its KV and its
         arithmetic take alone; the ridge of ``step_ridge_batch``, the end of memory of
         ``max_batch``, where there are such.
@@ -70,8 +70,6 @@ def step_time(
         If there is no preset of that name.
     InvalidValueError
         If an argument is not what it should be.
-    MissingExtraError
-        If Matplotlib is not installed.
 
     Examples
     --------
@@ -120,7 +118,7 @@ def step_time(
         page.ax.axvline(turn, color=page.ink, lw=1, ls=(0, (1, 3)), label=told)
     if full is not None and full <= last:
         page.full_from(full, "batch")
-    page.key("upper left")
+    page.key(loc="upper left")
     return page.ax
 
 
@@ -148,14 +146,14 @@ def kv_growth(
         Sequences [1].
     precision : Precision or str or None
         What weights and KV are stored in; None: the checkpoint's own, else bf16.
-    ax : matplotlib.axes.Axes or None
-        Where to draw; None: axes of a new figure.
+    ax : Axes or None
+        Where to draw; None: on a new figure.
     theme : {"light", "dark"}
-        The page on which it is read.
+        The page it is for.
 
     Returns
     -------
-    matplotlib.axes.Axes
+    Axes
         Tokens [1] against bytes [B], both log; a mark where the KV overtakes the weights.
 
     Raises
@@ -166,8 +164,6 @@ def kv_growth(
         If the shape has no cache.
     InvalidValueError
         If an argument is not what it should be.
-    MissingExtraError
-        If Matplotlib is not installed.
 
     Examples
     --------
@@ -207,7 +203,7 @@ def kv_growth(
         label = [Label(*at, told, radius=4)]
     if full is not None and full <= last:
         page.full_from(full, "context")
-    page.key("lower right")
+    page.key(loc="lower right")
     page.write(label)
     return page.ax
 

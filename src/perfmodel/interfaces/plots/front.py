@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 from perfmodel.answers.planning.record import Plan, Plans
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import checked_choice, checked_kind
-from perfmodel.interfaces.plots._canvas import COLOURS, MARKERS, Canvas, Theme, literal
+from perfmodel.interfaces.plots._canvas import COLOURS, Canvas, Theme
 from perfmodel.interfaces.plots._labels import Label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-Latency: TypeAlias = Literal["tpot", "ttft", "end_to_end"]
-Yield: TypeAlias = Literal[
-    "output_tokens_per_second_per_device", "cost_per_million", "cost_per_million_output"
-]
-_APART: Final = 1.03  # of the plans of the front that lie closer, the best alone has a label
-_Mark: TypeAlias = tuple[float, float, Plan]
-_TOLD: Final = {
+_LATENCIES: Final = {
     "tpot": "time of each token",
     "ttft": "time to the first token",
     "end_to_end": "time to the last token",
+}
+_YIELDS: Final = {
     "output_tokens_per_second_per_device": "tokens/s of each device",
     "cost_per_million": "USD a million tokens",
     "cost_per_million_output": "USD a million tokens written",
 }
+_APART: Final = 1.03  # of the plans of the front that lie closer, the best alone has a label
+_Mark: TypeAlias = tuple[float, float, Plan]
 
 
 def frontier(
     plans: Plans,
     *,
-    x: Latency = "tpot",
-    y: Yield = "output_tokens_per_second_per_device",
+    x: str = "tpot",
+    y: str = "output_tokens_per_second_per_device",
     ax: Axes | None = None,
     theme: Theme = "light",
 ) -> Axes:
@@ -48,15 +46,15 @@ def frontier(
         The latency.
     y : {"output_tokens_per_second_per_device", "cost_per_million", "cost_per_million_output"}
         Throughput, or cost of the chips that have a price.
-    ax : matplotlib.axes.Axes or None
-        Where to draw; None: axes of a new figure.
+    ax : Axes or None
+        Where to draw; None: on a new figure.
     theme : {"light", "dark"}
-        The page on which it is read.
+        The page it is for.
 
     Returns
     -------
-    matplotlib.axes.Axes
-        The axes: latency [s] against tokens [1/s] or cost [USD]; one marker a chip, filled where
+    Axes
+        latency [s] against tokens [1/s] or cost [USD]; one marker a chip, filled where
         no other plan is better in both. A line joins those; labels say how many devices, in which
         precision, and how a replica is divided.
 
@@ -64,8 +62,6 @@ def frontier(
     ------
     InvalidValueError
         If an argument is not what it should be, or there is no plan to draw.
-    MissingExtraError
-        If Matplotlib is not installed.
 
     Examples
     --------
@@ -78,8 +74,8 @@ def frontier(
     'time of each token'
     """
     checked_kind("plans", plans, Plans, "pm.plan(...) or pm.largest_load(...)")
-    checked_choice("x", x, get_args(Latency))
-    checked_choice("y", y, get_args(Yield))
+    checked_choice("x", x, tuple(_LATENCIES))
+    checked_choice("y", y, tuple(_YIELDS))
     found = [(getattr(plan, x), getattr(plan, y), plan) for plan in plans.feasible]
     drawn = [mark for mark in found if None not in mark]
     if not drawn:
@@ -94,7 +90,7 @@ def frontier(
     across, up, _ = zip(*drawn, strict=True)
     page.log("x", "s", min(across) / 1.3, max(across) * 1.3)
     page.log("y", "1/s", min(up) / 1.3, max(up) * 1.3)
-    page.ax.set(xlabel=_TOLD[x], ylabel=_TOLD[y])
+    page.ax.set(xlabel=_LATENCIES[x], ylabel=_YIELDS[y])
     across, up, _ = zip(*best, strict=True)
     page.ax.step(across, up, where="post", color=page.ink, lw=1)
     chips: dict[str, list[_Mark]] = {}
@@ -102,16 +98,10 @@ def frontier(
         chips.setdefault(mark[2].gpu.key or mark[2].gpu.name, []).append(mark)
     for number, (chip, own) in enumerate(chips.items()):
         colour = COLOURS[number % 4]
-        page.ax.scatter(
-            [mark[0] for mark in own],
-            [mark[1] for mark in own],
-            marker=MARKERS[number % 8],
-            facecolor=[colour if any(mark is one for one in best) else page.paper for mark in own],
-            edgecolor=colour,
-            label=literal(chip),
-            zorder=3,
-        )
-    page.key("best")
+        faces = [colour if any(mark is one for one in best) else page.paper for mark in own]
+        marks = (mark[:2] for mark in own)
+        page.points(marks, number, chip, facecolor=faces, edgecolor=colour)
+    page.key(loc="best")
     labels = [Label(*mark[:2], "", radius=4) for mark in drawn]  # which no text may hide
     nexts = [*(mark[0] for mark in best[1:]), math.inf]
     for (at, height, plan), after in zip(best, nexts, strict=True):

@@ -39,15 +39,15 @@ def heatmap(
         Columns that were swept, as ``"batch"`` and ``"context"`` [text].
     value : str
         A column of numbers, as ``"time"`` [text].
-    ax : matplotlib.axes.Axes or None
-        Where to draw; None: axes of a new figure.
+    ax : Axes or None
+        Where to draw; None: on a new figure.
     theme : {"light", "dark"}
-        The page on which it is read.
+        The page it is for.
 
     Returns
     -------
-    matplotlib.axes.Axes
-        The axes: cells in the order of the values, a colour bar beside them. White and black lines
+    Axes
+        cells in the order of the values, a colour bar beside them. White and black lines
         part what different roofs bind; what does not fit the memory is hatched.
 
     Raises
@@ -57,8 +57,6 @@ def heatmap(
     InvalidValueError
         If an argument is not what it should be, there are several configurations for an x and y,
         or more than 40,000 cells.
-    MissingExtraError
-        If Matplotlib is not installed.
 
     Examples
     --------
@@ -80,10 +78,14 @@ def heatmap(
     }
     drawn, bound = grids[value], grids["bound"].to_numpy(str)
 
+    from matplotlib.colors import ListedColormap, LogNorm
+
     page = Canvas(ax, theme, value.replace("_", " "))
     ax, unit = page.ax, frame.attrs["units"][value]
     numbers = drawn.to_numpy(float)
-    mesh = ax.pcolormesh(numbers, cmap="cividis", norm=_scale(numbers))
+    low, high = np.nanmin(numbers), np.nanmax(numbers)
+    decades = LogNorm(low, high) if 0 < 30 * low < high else None
+    mesh = ax.pcolormesh(numbers, cmap="cividis", norm=decades)
     bar = ax.figure.colorbar(mesh, ax=ax)
     bar.ax.yaxis.set_major_formatter(lambda number, _: printed(number, unit))
     bar.ax.tick_params(which="both", colors=page.ink)
@@ -97,7 +99,8 @@ def heatmap(
     ax.grid(visible=False)
     if "fits" in grids:
         full = ~grids["fits"].to_numpy(bool)
-        _wash(ax, full, page.paper)
+        faded = np.ma.masked_where(~full, np.zeros(full.shape))
+        ax.pcolormesh(faded, cmap=ListedColormap([page.paper]), alpha=0.6)
         _part(ax, full, ":")
         bound = np.where(full, "does not fit", bound)
     _part(ax, grids["bound"].to_numpy(str), "-")
@@ -129,51 +132,30 @@ def _frame(table: Sweep, x: Any, y: Any, value: Any) -> pd.DataFrame:
     return frame
 
 
-def _scale(numbers: Any) -> Any:
-    """A log scale where the numbers span decades."""
-    from matplotlib.colors import LogNorm
+def _stroke(width: float) -> list[Any]:
+    """White stands out on any colour with black around it."""
+    from matplotlib.patheffects import withStroke
 
-    low, high = np.nanmin(numbers), np.nanmax(numbers)
-    return LogNorm(low, high) if 0 < 30 * low < high else None
-
-
-def _wash(ax: Axes, where: Any, paper: str) -> None:
-    """Fade cells towards the paper."""
-    from matplotlib.colors import ListedColormap
-
-    hidden = np.ma.masked_where(~where, np.zeros(where.shape))
-    ax.pcolormesh(hidden, cmap=ListedColormap([paper]), alpha=0.6)
+    return [withStroke(linewidth=width, foreground="black")]
 
 
 def _part(ax: Axes, kinds: Any, style: str) -> None:
     """A line between neighbours of different kinds."""
     from matplotlib.collections import LineCollection
-    from matplotlib.patheffects import withStroke
 
     beside = np.argwhere(kinds[:, 1:] != kinds[:, :-1])
     below = np.argwhere(kinds[1:] != kinds[:-1])
     edges = [((j + 1, i), (j + 1, i + 1)) for i, j in beside]
     edges += [((j, i + 1), (j + 1, i + 1)) for i, j in below]
-    stroke = [withStroke(linewidth=3.4, foreground="black")]
-    ax.add_collection(
-        LineCollection(edges, colors="white", linewidths=1.6, linestyles=style, path_effects=stroke)
-    )
+    look: dict[str, Any] = {"colors": "white", "linestyles": style, "path_effects": _stroke(3.4)}
+    ax.add_collection(LineCollection(edges, linewidths=1.6, **look))
 
 
 def _name(ax: Axes, word: str, where: Any) -> None:
     """Write what binds into the cell that is nearest to the middle of its region."""
-    from matplotlib.patheffects import withStroke
-
     cells = np.argwhere(where)
     row, column = cells[np.argmin(((cells - cells.mean(axis=0)) ** 2).sum(axis=1))]
     text = word if " " in word else f"{word}-bound"
-    stroke = [withStroke(linewidth=2.5, foreground="black")]
     side = ("left", "center", "right")[int(3 * column / where.shape[1])]
-    how: dict[str, Any] = {
-        "color": "white",
-        "ha": side,
-        "va": "center",
-        "fontsize": 8,
-        "path_effects": stroke,
-    }
-    ax.text(column + 0.5, row + 0.5, text, **how)
+    look: dict[str, Any] = {"ha": side, "va": "center", "path_effects": _stroke(2.5)}
+    ax.text(column + 0.5, row + 0.5, text, color="white", fontsize=8, **look)

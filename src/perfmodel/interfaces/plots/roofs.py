@@ -9,15 +9,7 @@ from perfmodel.answers._asked import check_gpu
 from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import checked_list
 from perfmodel.base.units import si
-from perfmodel.interfaces.plots._canvas import (
-    COLOURS,
-    MARKERS,
-    STYLES,
-    Canvas,
-    Theme,
-    literal,
-    printed,
-)
+from perfmodel.interfaces.plots._canvas import COLOURS, STYLES, Canvas, Theme, printed
 from perfmodel.interfaces.plots._labels import ABOVE_LEFT, ALONG, Label
 from perfmodel.interfaces.plots.points import Jobs, Series, listed, series_of
 from perfmodel.machine.hardware import GpuSpec
@@ -50,15 +42,15 @@ def roofline(
     precisions : iterable of Precision or str or None
         Formats or precisions whose peaks are drawn; None: those that the operations compute in,
         else all that the chip has.
-    ax : matplotlib.axes.Axes or None
-        Where to draw; None: axes of a new figure.
+    ax : Axes or None
+        Where to draw; None: on a new figure.
     theme : {"light", "dark"}
-        The page on which it is read.
+        The page it is for.
 
     Returns
     -------
-    matplotlib.axes.Axes
-        The axes: intensity [FLOP/B] against speed [FLOP/s], both log; a point's area grows with
+    Axes
+        intensity [FLOP/B] against speed [FLOP/s], both log; a point's area grows with
         its time.
 
     Raises
@@ -69,8 +61,6 @@ def roofline(
         If an argument is not what it should be, or an estimate is that of another chip.
     UnsupportedFormatError
         If the chip has no peak for a format.
-    MissingExtraError
-        If Matplotlib is not installed.
 
     Examples
     --------
@@ -137,20 +127,11 @@ def _drawn(page: Canvas, found: list[Series]) -> list[Label]:
     for number, (name, points, _) in enumerate(found):
         colour = COLOURS[(number + 1) % 4]  # another than that of the first roof
         areas = [20 + 480 * point.time / whole for point in points]
-        page.ax.scatter(
-            [point.intensity for point in points],
-            [point.rate for point in points],
-            areas,
-            color=colour,
-            marker=MARKERS[number % 8],
-            edgecolor=page.paper,
-            label=literal(name),
-            zorder=3,
-        )
+        marks = (point[1:3] for point in points)
+        page.points(marks, number, name, s=areas, color=colour, edgecolor=page.paper)
         for point, area in zip(points, areas, strict=True):
             told = f"{point.name}, {si(point.time, 's')}"
-            label = Label(*point[1:3], told, radius=area**0.5 / 2)
-            labels.append((point.time, label))
+            labels.append((point.time, Label(*point[1:3], told, radius=area**0.5 / 2)))
     if found:
-        page.key("lower right")
+        page.key(loc="lower right")
     return [label for _, label in sorted(labels, key=lambda item: -item[0])[:_LABELS]]
