@@ -102,9 +102,10 @@ class Canvas:
 
     def full_from(self, size: int, what: str) -> None:
         """Hatch what the memory does not hold."""
-        end, told = self.ax.get_xlim()[1], f"memory is full: {what} {size:,}"
+        first, last = self.ax.get_xlim()
+        told = f"memory is full: {what} {size:,}"
         look: dict[str, Any] = {"alpha": 0.25, "hatch": "//", "lw": 0, "label": told}
-        self.ax.axvspan(size, end, facecolor="none", edgecolor=self.ink, **look)
+        self.ax.axvspan(max(size, first), last, facecolor="none", edgecolor=self.ink, **look)
 
     def points(
         self, marks: Iterable[tuple[float, float]], number: int, name: str, **look: Any

@@ -39,9 +39,9 @@ def place(ax: Axes, labels: Sequence[Label], ink: str) -> None:
     """Write the labels, the first ones first; one without a free place is left out."""
     from matplotlib.transforms import Bbox
 
-    figure = ax.get_figure(root=True)
-    if figure is None or not labels:
+    if not labels or ax.figure is None:
         return
+    figure = ax.figure.canvas.figure  # not a part of it
     figure.draw_without_rendering()  # the layout decides what is near what
     point, room, legend = figure.dpi / 72, ax.get_window_extent(), ax.get_legend()
     taken = [artist.get_window_extent() for artist in (*ax.texts, legend) if artist]

@@ -70,19 +70,17 @@ def memory(
         if any(sizes):
             ax.barh(rows, sizes, 0.6, start, fc=fc, hatch=hatch, ec=page.paper, label=part)
             start = [a + b for a, b in zip(start, sizes, strict=True)]
-    widest = 0.0
-    for row, one in enumerate(found):
+    ends = [max(one.needed, one.limit or 0.0) for one in found]
+    for row, (one, end) in enumerate(zip(found, ends, strict=True)):
         limit, needed = one.limit, one.needed
-        end = max(needed, limit or 0.0)
         if limit is not None:
             ax.plot([limit] * 2, [row - 0.4, row + 0.4], color=page.ink, lw=2.5)
             # What is free is dotted; what hangs over the edge has a frame.
             how: dict[str, Any] = {"ls": ":"} if needed <= limit else {"lw": 2.5}
             ax.barh(row, limit - needed, 0.6, needed, fill=False, ec=page.ink, **how)
         how = {"color": page.ink, "weight": "bold" if one.fits is False else "normal"}
-        ax.text(end, row, f"  {_left(one)}", va="center", fontsize=8, **how)
-        widest = max(widest, end)
-    ax.set(xlim=(0, 1.3 * widest), ylim=(len(found) - 0.4, -0.6))
+        ax.text(end + max(ends) / 60, row, _left(one), va="center", fontsize=8, **how)
+    ax.set(xlim=(0, 1.3 * max(ends)), ylim=(len(found) - 0.4, -0.6))
     ax.set_yticks(rows, [literal(name) for name in names])
     ax.grid(visible=False, axis="y")
     si_axis(ax.xaxis, "B")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from perfmodel.answers._asked import check_gpu, check_subjects
@@ -86,9 +87,7 @@ def step_time(
     else:
         with suppress(NoRidgeError):
             turn = step_ridge_batch(model, gpu, context=context, precision=formats)
-        with suppress(DoesNotFitError, UnboundedError):
-            if gpu.capacity:
-                full = max_batch(model, gpu, context=context, precision=formats)
+        full = _most(partial(max_batch, model, gpu, context=context, precision=formats), gpu)
     if batches is None:
         batches = _spread(1, min(_MOST_SEQUENCES, 3 * max(64, round(turn or 0), full or 0)))
     table = sweep(model, gpu, batch=batches, context=context, precision=formats)
@@ -108,11 +107,9 @@ def step_time(
     page.log("y", "s", time[0] / 100, time[-1] * 2)
     told = "" if context is None else f", {context:,} tokens of context each"
     page.ax.set(xlabel=f"batch [sequences]{told}", ylabel="time of a step")
-    for colour, style, (name, times) in zip(
-        [page.ink, *COLOURS], STYLES, lines.items(), strict=False
-    ):
+    for colour, style, name in zip([page.ink, *COLOURS], STYLES, lines, strict=False):
         marker, wide = "." * (len(batch) <= _FEW), 2.4 if name == "step" else 1.4
-        page.ax.plot(batch, times, style, marker=marker, color=colour, lw=wide, label=name)
+        page.ax.plot(batch, lines[name], style, marker=marker, color=colour, lw=wide, label=name)
     if turn is not None and first <= turn <= last:
         told = f"ridge: batch {turn:,.0f}"
         page.ax.axvline(turn, color=page.ink, lw=1, ls=(0, (1, 3)), label=told)
@@ -177,9 +174,7 @@ def kv_growth(
     full = None
     if gpu is not None:
         check_gpu(gpu)
-        with suppress(DoesNotFitError, UnboundedError):
-            if gpu.capacity:
-                full = max_context(model, gpu, batch=batch, precision=precision)
+        full = _most(partial(max_context, model, gpu, batch=batch, precision=precision), gpu)
     if contexts is None:
         top = 4 * max(found.overtakes or _LONG, full or 1)
         lengths = _spread(16, min(top, model.position_limit or top))
@@ -206,6 +201,16 @@ def kv_growth(
     page.key(loc="lower right")
     page.write(label)
     return page.ax
+
+
+def _most(ask: Callable[[], int], gpu: GpuSpec) -> int | None:
+    """The most that fits; 0 where nothing does, None where nothing limits it."""
+    try:
+        return ask() if gpu.capacity else None
+    except DoesNotFitError:
+        return 0
+    except UnboundedError:
+        return None
 
 
 def _spread(first: int, last: int) -> list[int]:

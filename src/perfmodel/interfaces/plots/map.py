@@ -89,7 +89,7 @@ def heatmap(
     bar = ax.figure.colorbar(mesh, ax=ax)
     bar.ax.yaxis.set_major_formatter(lambda number, _: printed(number, unit))
     bar.ax.tick_params(which="both", colors=page.ink)
-    bar.ax.yaxis.minorticks_off()
+    bar.minorticks_off()
     bar.outline.set_visible(False)
     for axis, name, names in ((ax.xaxis, x, drawn.columns), (ax.yaxis, y, drawn.index)):
         every = -(-len(names) // _TICKS)
