@@ -182,8 +182,9 @@ class Efficiency(Spec):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         """The five shares and overheads; of what is known of kernels, whose it is."""
-        shown = {*list(type(self).model_fields)[:5], "engine", "known"}
-        return (pair for pair in super().__repr_args__() if pair[0] in shown)
+        whose = (name for name in ("engine", "known") if getattr(self, name))
+        shown = (*list(type(self).model_fields)[:5], *whose)
+        return ((name, getattr(self, name)) for name in shown)
 
     def time(self, *, compute: Num, memory: Num) -> Num:
         """Expected time of one call, never less than its own roof.
