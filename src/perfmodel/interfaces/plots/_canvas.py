@@ -104,7 +104,7 @@ class Canvas:
         """Hatch what the memory does not hold."""
         first, last = self.ax.get_xlim()
         told = f"memory is full: {what} {size:,}"
-        look: dict[str, Any] = {"alpha": 0.25, "hatch": "//", "lw": 0, "label": told}
+        look: dict[str, Any] = {"alpha": 0.4, "hatch": "//", "lw": 0, "label": told}
         self.ax.axvspan(max(size, first), last, facecolor="none", edgecolor=self.ink, **look)
 
     def points(
