@@ -165,7 +165,9 @@ def _model(key: str) -> ModelShape:
         for part in sections:
             section = section[part]
         section[field] = None
-    origins = tuple(_origin(path, field, table["origin"], catalog_sources()) for field in config)
+    sources = catalog_sources()
+    origin = _dated(table["origin"], sources)
+    origins = tuple(_origin(path, field, origin, sources) for field in config)
     shape = read_hf(config)
     return shape.model_copy(update={"name": table["name"], "origins": origins})
 
@@ -186,6 +188,7 @@ def _read_gpu(path: Path, sources: dict[str, Source] | None, key: str = "") -> G
             raise ConfigError(
                 f"{printable(path)}: {part}: expected a table, got {shown(sections[part])}"
             )
+    usual = _dated(usual, sources)
 
     def values(table: dict[str, Any], owner: type[Spec], prefix: str = "") -> dict[str, Any]:
         known = set(owner.model_fields) - {*parts, "key", "origins"}
@@ -235,7 +238,13 @@ def _value(
             f"got {shown(item['unit'])}"
         )
     rest = {key: text for key, text in item.items() if key not in ("value", "unit")}
-    return item["value"], _origin(path, field, usual | rest, sources)
+    return item["value"], _origin(path, field, usual | _dated(rest, sources), sources)
+
+
+def _dated(item: dict[str, Any], sources: dict[str, Source] | None) -> dict[str, Any]:
+    """What names a source of the catalog and no day was read on the day of the source."""
+    source = (sources or {}).get(item.get("source", ""))
+    return item if source is None else {"date": source.date} | item
 
 
 def _origin(
