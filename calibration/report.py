@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, Final
 
-from perfmodel.sources._fits import COLUMNS, TESTED
+from perfmodel.sources._fits import COLUMNS, SAME, TESTED
 
 if TYPE_CHECKING:
     from calibration.run import Fit
@@ -49,7 +49,12 @@ def write_catalog(
 def _kind(fits: Sequence[Fit]) -> Iterator[str]:
     """The table of one kind of kernel: what is not fitted in one of its rows is 0 there."""
     columns = sorted({name for fit in fits for name in fit.form})
+    values = {name: {number(fit.form.get(name, 0.0)) for fit in fits} for name in columns}
+    same = [f"{name} = {min(found)}" for name, found in values.items() if len(found) == 1]
     yield f"[{fits[0].kind}]"
+    if len(fits) > 1 and same:
+        yield f"{SAME} = {{{', '.join(same)}}}"
+        columns = [name for name in columns if len(values[name]) > 1]
     yield row(COLUMNS, [f'"{name}"' for name in columns])
     for fit in fits:
         key = f"{fit.format}.{fit.engine}" if fit.format else fit.engine
