@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import perfmodel as pm
+from perfmodel.base._data import catalogs
 from perfmodel.base.spec import Spec
 
 SRC = Path(pm.__file__).parent
@@ -97,6 +98,13 @@ def at_import(node: ast.AST) -> Iterator[ast.AST]:
 
 def test_every_module_is_in_a_room():
     assert {own_room(module) for module in MODULES} == set(FLOORS)
+
+
+def test_what_is_installed_weighs_less_than_two_megabytes():
+    files = [*SRC.rglob("*"), *catalogs().rglob("*")]
+    weights = {path: path.stat().st_size for path in files if path.suffix in (".py", ".toml")}
+    assert len(weights) > 400
+    assert sum(weights.values()) < 2_000_000
 
 
 @pytest.mark.parametrize("module", MODULES, ids=where)

@@ -243,8 +243,9 @@ def _value(
 
 def _dated(item: dict[str, Any], sources: dict[str, Source] | None) -> dict[str, Any]:
     """What names a source of the catalog and no day was read on the day of the source."""
-    source = (sources or {}).get(item.get("source", ""))
-    return item if source is None else {"date": source.date} | item
+    if sources is None or item.get("source") not in sources:
+        return item
+    return {"date": sources[item["source"]].date} | item
 
 
 def _origin(
