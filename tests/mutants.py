@@ -1152,14 +1152,14 @@ MUTANTS = (
     Mutant(
         "prompts of one step do not wait for each other",
         STEADY,
-        "wait, left, load = _company(beside, begin * (1 + fits) / 2), 0.0, begin * size",
+        "wait, left, load = prompts_in_step(begin * (1 + fits) / 2, beside, 1), 0.0, begin * size",
         "wait, left, load = 0.0 * begin * fits, 0.0, begin * size",
     ),
     Mutant(
         "a second prompt costs a step what the first does",
         STEADY,
-        "return costs.two - costs.one, (costs.four - costs.two) / 2",
-        "return costs.one, costs.one",
+        "return [costs.one, *((b - a) / 2**i for i, (a, b) in enumerate(pairwise(known)))]",
+        "return [costs.one] * len(known)",
     ),
     Mutant(
         "no prompt is left over for later steps",

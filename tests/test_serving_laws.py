@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 import random
 import re
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 from event_simulator import Rules, Run, Steps
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import perfmodel as pm
+from perfmodel.answers.serving.costs import Costs
+from perfmodel.answers.serving.steady import prompts_in_step
 
 H100 = pm.GpuSpec(
     name="H100",
@@ -174,6 +178,51 @@ def test_many_users_of_prompts_that_come_first_are_what_a_simulation_shows():
     assert found.requests_per_second == pytest.approx(seen.rate, rel=0.05)
     assert found.tpot == pytest.approx(seen.tpot, rel=0.05)
     assert found.ttft == pytest.approx(seen.ttft, rel=0.15)
+
+
+@pytest.mark.parametrize(
+    ("kind", "prompt", "outputs", "users"),
+    [
+        ("chunked", 60, (3, 7), 100),  # some 20 prompts a step: 1,200 tokens, bound by compute
+        ("chunked", 30, (2, 6), 100),
+        ("chunked", 100, (10, 20), 100),
+        ("prefill-first", 60, (5, 12), 100),
+    ],
+)
+def test_short_outputs_begin_many_prompts_a_step_as_in_a_simulation(kind, prompt, outputs, users):
+    chance = random.Random(1)
+    run = Run(
+        Steps(LLAMA, H100),
+        Rules(kind=kind),
+        lambda: (prompt, chance.randint(*outputs)),
+        users=users,
+    )
+    seen = run.until(12_000, 6_000)  # users begin one after another, over 300 steps
+    each = list(range(outputs[0], outputs[1] + 1))
+    work = pm.Workload(prompt=prompt, output=each, concurrency=users)
+    found = pm.serve(LLAMA, H100, work, scheduler=pm.Scheduler(kind=kind))
+    assert found.load < 0.8
+    assert found.requests_per_second == pytest.approx(seen.rate, rel=0.05)
+    assert found.tpot == pytest.approx(seen.tpot, rel=0.05)
+    assert found.ttft == pytest.approx(seen.ttft, rel=0.15)
+
+
+@pytest.mark.parametrize("mean", [0.0, 1e-3, 0.3, 2.0, 7.5, 40.0])
+def test_the_time_of_a_poisson_number_of_prompts_is_the_sum_over_all_numbers(mean):
+    # 1, 2, 4, 8 and 16 prompts take 3, 4, 7, 15 and 47 s: straight between, and from there on.
+    known = {0: 0.0, 1: 3.0, 2: 4.0, 4: 7.0, 8: 15.0, 16: 47.0, 1016: 4047.0}
+    times = {"one": 3.0, "two": 4.0, "four": 7.0, "eight": 15.0, "sixteen": 47.0}
+    others = dict.fromkeys(set(Costs._fields) - set(times), 0.0)
+    chances = [math.exp(-mean)]
+    for number in range(1, 200):
+        chances.append(chances[-1] * mean / number)
+    for begun in (0, 1):
+        total = sum(
+            chance * (np.interp(i + begun, [*known], [*known.values()]) - known[begun])
+            for i, chance in enumerate(chances)
+        )
+        found = prompts_in_step(mean, Costs(**times, **others), begun)
+        assert found == pytest.approx(total, rel=1e-9, abs=1e-12)
 
 
 @pytest.mark.parametrize("users", [2, 3, 5, 20, 100])

@@ -23,7 +23,7 @@ from perfmodel.work.shape import ModelShape
 from perfmodel.work.step import Group
 
 _PASTS: Final = 4  # of a prompt's chunks, at which their attention is asked
-_TOGETHER: Final = (2, 4)  # prompts in one step, beside one alone
+_TOGETHER: Final = (2, 4, 8, 16)  # prompts in one step, beside one alone
 
 
 class Server(NamedTuple):
@@ -93,6 +93,10 @@ class Costs(NamedTuple):
     """By how much two prompts do that are read together [s]."""
     four: Any
     """By how much four do [s]."""
+    eight: Any
+    """By how much eight do [s]."""
+    sixteen: Any
+    """By how much sixteen do [s]."""
     read: Any
     """From the first chunk of a prompt to its last, steps of the others included [s]."""
     load: Any
@@ -164,7 +168,9 @@ def costs_of(
     new, shares = workload.prompts
     chunks = ceil_div(new, room)
     attention = _attention(server, workload.prefix, new / chunks, chunks)
-    sizes = np.concatenate([new / chunks, _together(shares @ new, room)], axis=1)
+    # Where so many fill a step, twice as many take two.
+    asked = [n for n in _TOGETHER if n / 2 * (shares @ new) < scheduler.budget]
+    sizes = np.concatenate([new / chunks, _together(shares @ new, room, asked)], axis=1)
     longer = _beside(server, decoding[:, None], sizes, width, "decode")
     if scheduler.kind == "chunked":
         longer = maximum(longer - beside[..., None], 0.0)
@@ -179,16 +185,20 @@ def costs_of(
     if scheduler.kind == "chunked":
         read = read + step * (chunks @ shares)
     first = longer[..., :kinds] @ shares
-    more = [
-        n * one + _growth(longer[..., kinds + i], first, sizes[:, kinds + i], shares @ new, n)
-        for i, n in enumerate(_TOGETHER)
-    ]
+    several = [one]
+    for i, n in enumerate(asked):
+        grown = _growth(longer[..., kinds + i], first, sizes[:, kinds + i], shares @ new, n)
+        several.append(n * one + grown)
+    while len(several) <= len(_TOGETHER):
+        several.append(2 * several[-1])
     return Costs(
         knots=knots,
         step=step,
         one=one,
-        two=more[0],
-        four=more[1],
+        two=several[1],
+        four=several[2],
+        eight=several[3],
+        sixteen=several[4],
         read=read,
         load=(new / room) @ shares,
         square=((new / room) ** 2) @ shares,
@@ -204,7 +214,7 @@ def decode_costs(
     time, _ = _decode(server, workload, knots[1:], width)
     step = _from_none(time + _drafts(server, workload, speculation, knots[1:]))
     none = 0.0 * knots
-    return Costs(knots, step, none, none, none, none, none, none, none)
+    return Costs(knots, step, *[none] * (len(Costs._fields) - 2))
 
 
 def _decode(server: Server, workload: Workload, batch: Any, width: int) -> tuple[Any, Any]:
@@ -250,11 +260,11 @@ def _attention(server: Server, prefix: float, size: Any, chunks: Any) -> Any:
     return (found.time * _attention_share(found) + 0.0 * past) @ weight
 
 
-def _together(prompt: float, room: Any) -> Any:
-    """Tokens of two and of four prompts, as far as one step has room for them."""
+def _together(prompt: float, room: Any, numbers: list[int]) -> Any:
+    """Tokens of so many prompts, as far as one step has room for them."""
     import numpy as np
 
-    return np.concatenate([minimum(n * prompt, room) for n in _TOGETHER], axis=1)
+    return minimum(prompt * np.array(numbers or [1])[None, :], room)
 
 
 def _growth(longer: Any, first: Any, size: Any, prompt: float, prompts: int) -> Any:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Final, NamedTuple
 
 from perfmodel.answers.serving.costs import Costs
@@ -21,6 +22,7 @@ _CLOSE: Final = 1e-9
 _FULL: Final = 1 - 1e-6  # load of a queue from which on it has no end
 _LEAST: Final = 1e-12
 _MANY: Final = 700.0  # of a power of e
+_LAST_BEND: Final = 8  # prompts in a step from which on each adds the same
 
 
 class Loop(NamedTuple):
@@ -60,31 +62,48 @@ class State(NamedTuple):
     1 their queue has no end [1]."""
 
 
-def prompts_in_step(mean: Num, costs: Costs) -> Num:
-    """By how much prompts make a step longer: their number is Poisson, their time has two bends.
+def prompts_in_step(mean: Num, costs: Costs, begun: int = 0) -> Num:
+    """By how much prompts make a step longer: their number is Poisson, their time has bends.
 
     Parameters
     ----------
     mean : float or array
         Prompts that begin in a step, on average [1].
     costs : Costs
-        What one, two and four of them add [s].
+        What one, two, four, eight and sixteen of them add [s].
+    begun : int
+        1 if one more is read there whose own time does not count, else 0 [1].
 
     Returns
     -------
     float or array
         Mean time [s].
     """
-    none = math.e**-mean
-    past_one = mean - 1 + none  # E[(A - 1)+]
-    past_two = mean - 2 + 2 * none + mean * none  # E[(A - 2)+]
-    second, later = _further(costs)
-    return costs.one * mean + (second - costs.one) * past_one + (later - second) * past_two
+    slopes, above = _slopes(costs), _above(mean)
+    time = slopes[begun] * mean
+    for bend in range(begun, len(slopes) - 1):  # at 1, 2, 4 and 8 prompts
+        time = time + (slopes[bend + 1] - slopes[bend]) * above[2**bend - begun]
+    return time
 
 
-def _further(costs: Costs) -> tuple[Num, Num]:
-    """What a second prompt in a step adds, and each after it: the first may fill idle units."""
-    return costs.two - costs.one, (costs.four - costs.two) / 2
+def _slopes(costs: Costs) -> list[Num]:
+    """What each further prompt in a step adds: the first may fill idle units, later ones may not.
+
+    Of the first, the second, those up to the fourth, to the eighth, and all that follow.
+    """
+    known = [costs.one, costs.two, costs.four, costs.eight, costs.sixteen]
+    return [costs.one, *((b - a) / 2**i for i, (a, b) in enumerate(pairwise(known)))]
+
+
+def _above(mean: Num) -> list[Num]:
+    """By how much a Poisson number A is above 0, 1, ... and 8, on average: ``E[(A - k)+]``."""
+    chance = math.e**-mean
+    found, more = [mean], 1 - chance  # the chance that A is k or more
+    for k in range(1, _LAST_BEND + 1):
+        found.append(found[-1] - more)
+        chance = chance * mean / k
+        more = more - chance
+    return found
 
 
 def state(loop: Loop, costs: Costs, others: Num) -> State:
@@ -116,10 +135,10 @@ def _of_users(loop: Loop, costs: Costs, others: Num) -> State:
     seen = begin if loop.mixed else begin * (1 - 1 / loop.steps)
     iteration = step + _held_up(loop, seen, together)
     size, fits = beside.load, maximum(1 - beside.load, 0.0)
-    wait, left, load = _company(beside, begin * (1 + fits) / 2), 0.0, begin * size
+    wait, left, load = prompts_in_step(begin * (1 + fits) / 2, beside, 1), 0.0, begin * size
     if loop.mixed:
         left = _left(load, begin * beside.square) + begin / 2 * size * minimum(size, 1.0)
-        wait = wait + left * (beside.step + _further(beside)[1] / maximum(size, _LEAST))
+        wait = wait + left * (beside.step + _slopes(beside)[-1] / maximum(size, _LEAST))
     else:
         # No budget holds such prompts up, but they hold up tokens.
         load = 1 - step / iteration
@@ -186,7 +205,7 @@ def _beside_tokens(loop: Loop, beside: Costs, together: Costs, steps: Steps) -> 
     # Shorter ones: all that came in a step are read in the next.
     share = minimum(steps.begin * prompt / steps.usual, _FULL)
     short = steps.usual + prompt**2 * steps.begin / steps.usual / (1 - share**2)
-    with_it = _company(beside, loop.rate * short) + left
+    with_it = prompts_in_step(loop.rate * short, beside, 1) + left
     soon = with_it + beside.read - steps.usual
     fits = size < 1
     return Arrival(
@@ -200,7 +219,7 @@ def _before_tokens(loop: Loop, beside: Costs, together: Costs, steps: Steps) -> 
     met = load * together.one + (1 - load) * steps.plain
     with_it = loop.rate * met * (1 + maximum(1 - beside.load, 0.0)) / 2
     # Of those that fill their steps, some wait for the prompts of several.
-    queue = _company(beside, with_it) / where(fits, 1.0, 1 - minimum(load, _FULL))
+    queue = prompts_in_step(with_it, beside, 1) / where(fits, 1.0, 1 - minimum(load, _FULL))
     behind = queue + beside.read - steps.plain + where(fits, 0.0, steps.busy * met / 2)
     return Arrival(met, queue, behind, load)
 
@@ -209,12 +228,6 @@ def _held_up(loop: Loop, prompts: Num, costs: Costs) -> Num:
     """What so many prompts in a step take from a sequence that decodes in it."""
     coupled = (1 - math.e ** -(loop.lanes * prompts)) * (loop.lanes > 1)
     return loop.interference * prompts_in_step(maximum(prompts, coupled), costs)
-
-
-def _company(costs: Costs, others: Num) -> Num:
-    """What so many other prompts add to the time of a step that reads a given one."""
-    second, later = _further(costs)
-    return second * others + (later - second) * (others - 1 + math.e**-others)
 
 
 def _left(load: Num, square: Num) -> Num:
@@ -234,7 +247,7 @@ def burst(loop: Loop, costs: Costs, others: Num, rounds: Num) -> Num:
     fill the steps.
     """
     beside = costs.at(others)
-    each = _further(beside)[1] + loop.mixed * beside.step * beside.load
+    each = _slopes(beside)[-1] + loop.mixed * beside.step * beside.load
     return (loop.users - 1) / 2 * each / rounds
 
 
