@@ -167,8 +167,8 @@ def test_elasticities_are_those_of_a_chip_with_so_much_more(model, figure):
             "compute": {"peak_flops": {"bf16": 989e12 * more}},
         }
         return pm.largest_load(
-            model, work(rate=1.0), slo=pm.Slo(ttft=0.1, tpot=0.02), devices=4, gpus=other(**changed[figure]),
-            parallelisms=pm.Parallelism(), pools="together",
+            model, work(rate=1.0), slo=pm.Slo(ttft=0.1, tpot=0.02), devices=4,
+            gpus=other(**changed[figure]), parallelisms=pm.Parallelism(), pools="together",
         ).best  # fmt: skip
 
     plan = rate(1.0)
