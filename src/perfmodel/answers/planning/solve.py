@@ -88,6 +88,7 @@ class Many:
             used["rate"] = load / fastest
         else:
             numbers = system.of_users(load, most)
+            used |= self._read(load, numbers["tpot"], reading)
         tokens = self.demand.workload.decode_tokens
         numbers["end_to_end"] = numbers["ttft"] + tokens * numbers["tpot"]
         numbers["prompt_share"] = self._prompts(system, numbers, replicas, reading)
@@ -96,6 +97,17 @@ class Many:
         users = numbers["requests_per_second"] * numbers["end_to_end"]
         used["capacity"] = (users if self.demand.is_open else load) / (lanes * most)
         return Answers(numbers, used)
+
+    def _read(self, users: Num, tpot: Num, reading: Num) -> dict[Any, Any]:
+        """How full the pool that reads prompts would be, if nobody waited for it.
+
+        Asked where no target ends that wait: users in a loop would all stand there, the few that
+        decode would do so quickly, and next to nothing would be written.
+        """
+        if self._pools is None or {"ttft", "end_to_end"} & {*self.demand.slo.targets}:
+            return {}
+        each, decoding = self._pools.prefill, self.demand.workload.decode_tokens * tpot
+        return {"rate": users * each / (reading * (each + decoding))}
 
     def _fastest(self, replicas: Num, reading: Num) -> Num:
         """Requests a second that so many replicas answer; of two pools, the one that is full first.
@@ -168,6 +180,7 @@ class Many:
             users, ttft, tpot = system.users_at(others)
             times = {"ttft": ttft, "tpot": tpot, "end_to_end": ttft + tokens * tpot}
             kept = [times[name] <= target * _EVEN for name, target in targets.items()]
+            kept += [share < _STABLE for share in self._read(users, tpot, reading).values()]
             return np.logical_and.reduce([users <= places, *kept])
 
         # One user has no others, and so no loop to close.

@@ -164,7 +164,7 @@ def _sides(plans: Plans, gpu: str | GpuSpec) -> tuple[list[Plan], list[Plan]]:
     """The plans of a chip, and those of all others that do what is asked."""
 
     def asked(plan: Plan) -> bool:
-        return gpu in (plan.gpu, plan.gpu.key, plan.gpu.name)
+        return isinstance(gpu, str | GpuSpec) and gpu in (plan.gpu, plan.gpu.key, plan.gpu.name)
 
     own = [plan for plan in plans.rows if asked(plan)]
     if not own:
