@@ -176,3 +176,40 @@ def test_elasticities_are_those_of_a_chip_with_so_much_more(model, figure):
     for more, close in ((1.1, 1e-4), (1.01, 0.1)):  # the secant itself; one per cent
         again = math.log(rate(more).workload.rate / plan.workload.rate) / math.log(more)
         assert bought == pytest.approx(again, abs=close), more
+
+
+# -- words -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("slo", "told"),
+    [
+        # 16,000 / 989 = 16.17796 ms; 16,000 / 3,350 = 4.776119 ms
+        (pm.Slo(ttft=16.177e-3), "a first token takes 16.178 ms even if"),
+        (pm.Slo(tpot=4.776e-3), "a token takes 4.7761 ms even alone, of 4.7760 ms"),
+    ],
+)
+def test_a_target_that_is_all_but_met_is_told_with_as_many_digits_as_it_takes(slo, told):
+    found = planned(slo=slo, workload=work(concurrency=1), parallelisms=pm.Parallelism())
+    (plan,) = found.rows
+    assert told in plan.reason
+
+
+def test_the_command_line_tells_many_chips_by_the_limit_they_break(capsys):
+    from perfmodel.interfaces import cli
+
+    asked = "llama-3.1-70b --users 9 --prompt 4000 --output 100 --ttft 2 --tpot 0.03"
+    asked = ["plan", *asked.split(" ")]
+    few = [part for key in ("h100-sxm", "t4", "l4") for part in ("--gpu", key)]
+    assert cli.run([*asked, *few]) == 0
+    said = capsys.readouterr().out
+    assert "\nt4: a device needs 142 GB for its weights" in said  # few: each with its reason
+    many = [
+        "t4", "l4", "rtx-3070", "rtx-4070", "rtx-3080-ti", "rtx-5080", "xeon-8480plus", "h100-sxm"
+    ]  # fmt: skip
+    assert cli.run([*asked, *[part for key in many for part in ("--gpu", key)]]) == 0
+    said = capsys.readouterr().out
+    assert "7 other chips will not do" in said
+    assert "it does not fit the memory: " in said
+    assert "\ntokens come too slowly: xeon-8480plus" in said
+    assert "a device needs" not in said

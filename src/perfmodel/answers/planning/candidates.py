@@ -11,7 +11,7 @@ from perfmodel.answers._asked import require_devices
 from perfmodel.answers.holding.policies import resolve_policy
 from perfmodel.answers.holding.stages import Stage, stages_of
 from perfmodel.answers.memory import max_batch
-from perfmodel.answers.planning.demand import Demand
+from perfmodel.answers.planning.demand import Demand, told_apart
 from perfmodel.answers.planning.offers import Offer, divisions
 from perfmodel.answers.serving.costs import Costs, Server, costs_of
 from perfmodel.answers.serving.pools import Pools, pools_of
@@ -283,15 +283,16 @@ def _tables(
         own = Costs(costs.knots, *(table[i] if table.ndim > 1 else table for table in costs[1:]))
         alone = float(own.step[1]) / accepted
         if alone > target:
-            told = f"a token takes {si(alone, 's')} even alone, of {si(target, 's')}"
+            takes, most = told_apart(alone, target)
+            told = f"a token takes {takes} even alone, of {most}"
             yield chip.offer, division, Refusal("tpot", told)
             continue
         apart = pools
         if isinstance(pools, Pools):
             prefill, square = float(pools.prefill[i]), float(pools.square[i])
             apart = Pools(prefill, square, _each(pools.transfer, i), 1)
-        most = min(room, demand.scheduler.sequences or MOST)
-        yield chip.offer, division, Candidate(chip.offer, division, most, own, apart)
+        places = min(room, demand.scheduler.sequences or MOST)
+        yield chip.offer, division, Candidate(chip.offer, division, places, own, apart)
 
 
 def _each(values: Any, index: int) -> float:

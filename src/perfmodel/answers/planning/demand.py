@@ -62,6 +62,15 @@ class Slo(Spec):
         return {name: value for name, value in every.items() if value is not None}
 
 
+def told_apart(time: float, target: float) -> tuple[str, str]:
+    """A time and the target that it breaks in words [s], with as many digits as it takes."""
+    for digits in range(3, 12):
+        told = si(time, "s", digits), si(target, "s", digits)
+        if told[0] != told[1]:
+            break
+    return told
+
+
 class Demand(Spec):
     """A model, its requests and targets, and how they are served: all but where."""
 

@@ -14,7 +14,7 @@ from perfmodel.answers.planning.candidates import (
     Search,
     candidates,
 )
-from perfmodel.answers.planning.demand import Demand, Slo
+from perfmodel.answers.planning.demand import Demand, Slo, told_apart
 from perfmodel.answers.planning.offers import Chips, Offer, Prices, offers, refuse_twice
 from perfmodel.answers.planning.record import Plan, Plans, ranked
 from perfmodel.answers.planning.solve import Answers, Many
@@ -25,7 +25,6 @@ from perfmodel.answers.serving.workload import Workload
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.precision import Precision, PrecisionLike
 from perfmodel.base.spec import MAX_COUNT, checked_count, checked_kind, checked_list
-from perfmodel.base.units import si
 from perfmodel.machine.efficiency import IDEAL, Efficiency
 from perfmodel.machine.forms import ServerForm
 from perfmodel.sources.catalog import gpu as chip_of
@@ -378,10 +377,8 @@ def _broken(demand: Demand, found: Answers) -> tuple[PlanLimit, str]:
     if target is None:
         return name, "more requests come than can be answered or held"
     words = {"ttft": "a first token", "tpot": "a token", "end_to_end": "a request"}
-    return name, (
-        f"{words[name]} takes {si(found.numbers[name], 's')} even if each request is all but "
-        f"alone, of {si(target, 's')}"
-    )
+    takes, most = told_apart(found.numbers[name], target)
+    return name, f"{words[name]} takes {takes} even if each request is all but alone, of {most}"
 
 
 def _refused(

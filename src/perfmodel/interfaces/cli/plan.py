@@ -28,7 +28,7 @@ from perfmodel.interfaces.cli.options import (
     targets,
 )
 from perfmodel.interfaces.cli.requests import workloads
-from perfmodel.interfaces.cli.tables import plans_table, print_json, print_table
+from perfmodel.interfaces.cli.tables import plans_refused, plans_table, print_json, print_table
 from perfmodel.sources import catalog
 from perfmodel.sources.prices import prices
 
@@ -101,8 +101,14 @@ def plan(
         print_json({"rows": [one.row() for one in rows]})
     elif explain:
         print(found.explain())
-    else:
+    elif every:
         print_table(plans_table(rows))
+    else:
+        does = [one for one in rows if one.feasible]
+        if does:
+            print_table(plans_table(does))
+        if len(does) < len(rows):
+            print(plans_refused([one for one in rows if not one.feasible]))
 
 
 def _prices(texts: list[str] | None, gpus: list[str] | None) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import textwrap
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -13,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from perfmodel.answers.estimate import Estimate
+from perfmodel.answers.planning.explained import LIMITS
 from perfmodel.answers.planning.record import Plan
 from perfmodel.answers.serving.record import Serving
 from perfmodel.roofline import memory_time
@@ -188,6 +190,7 @@ def serving_table(found: Sequence[Serving]) -> Table:
     return table
 
 
+_FEW, _WIDTH = 5, 100  # chips that are told one by one; characters of a line
 _PLANNED: Columns = {
     "devices": ("devices", "{:,}", 1),
     "first token ms": ("ttft", "{:,.0f}", 1e3),
@@ -206,16 +209,29 @@ _PLANNED: Columns = {
 
 def plans_table(plans: Sequence[Plan]) -> Table:
     """Plans as a table, a line each; what will not do, with its reason instead of numbers."""
-    demand = plans[0].demand
+    demand, all_do = plans[0].demand, all(one.feasible for one in plans)
     table = plain_table(f"{str(demand)[1:-1]}; means, and prices as quoted, the lowest", "chip")
-    _add_columns(table, _PLANNED, "divided", "precision", "limit", "")
+    _add_columns(table, _PLANNED, "divided", "precision", "limit", *[""] * (not all_do))
     for one in plans:
         table.add_row(
             one.gpu.key or one.gpu.name,
             *_cells(_PLANNED, one if one.feasible else None),
-            *(one.division, one.precision.name, one.binding or "-", one.reason),
+            *(one.division, one.precision.name, one.binding or "-", *[one.reason] * (not all_do)),
         )
     return table
+
+
+def plans_refused(plans: Sequence[Plan]) -> str:
+    """Chips that will not do: each with its reason, or many by the limit that they break."""
+    if len(plans) <= _FEW:
+        return "\n".join(f"{one.gpu.key or one.gpu.name}: {one.reason}" for one in plans)
+    said = [f"{len(plans):,} other chips will not do (--all says of each how):"]
+    for limit, words in LIMITS.items():
+        names = [one.gpu.key or one.gpu.name for one in plans if one.broken == limit]
+        if names:
+            told = f"{words}: {', '.join(names)}"
+            said.append(textwrap.fill(told, _WIDTH, subsequent_indent="  ", break_on_hyphens=False))
+    return "\n".join(said)
 
 
 def _add_columns(table: Table, numbers: Iterable[str], *words: str) -> None:
