@@ -7,6 +7,7 @@ interpolation; between the knots a step's time is all but straight.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from perfmodel.answers.estimate import Estimate, Phase
@@ -109,33 +110,30 @@ class Costs(NamedTuple):
     def at(self, number: Num) -> Costs:
         """The costs at so many sequences, straight between knots; at most at the last."""
         number = minimum(number, self.knots[-1])
-        left, part = self._place(number)
-        return Costs(number, *(_between(table, left, part) for table in self[1:]))
+        return Costs(number, *map(self._reader(number), self[1:]))
 
     def step_at(self, number: Num) -> Num:
         """A step without prompts, of so many sequences [s]."""
-        left, part = self._place(minimum(number, self.knots[-1]))
-        return _between(self.step, left, part)
+        return self._reader(minimum(number, self.knots[-1]))(self.step)
 
-    def _place(self, number: Num) -> tuple[Any, Any]:
-        """The knots left of so many sequences, and how far they are on the way to the next."""
+    def _reader(self, number: Num) -> Callable[[Any], Any]:
+        """Reads a table off between two knots; of many servers, each in its own row."""
         import numpy as np
 
         knots = self.knots
         left = np.clip(np.searchsorted(knots, number, side="right") - 1, 0, len(knots) - 2)
-        return left, (number - knots[left]) / (knots[left + 1] - knots[left])
+        part = (number - knots[left]) / (knots[left + 1] - knots[left])
+        if self.step.ndim > 1:
+            rows, columns = self.step.shape
+            left = left + (columns * np.arange(rows)).reshape(-1, *[1] * (left.ndim - 1))
+        right = left + 1
 
+        def read(table: Any) -> Any:
+            flat = table.reshape(-1)
+            low = flat.take(left)
+            return low + part * (flat.take(right) - low)
 
-def _between(table: Any, left: Any, part: Any) -> Any:
-    """A table read off between two knots; of many servers, each in its own row."""
-    import numpy as np
-
-    if table.ndim > 1:
-        rows, columns = table.shape
-        left = left + (columns * np.arange(rows)).reshape(-1, *[1] * (left.ndim - 1))
-        table = table.reshape(-1)
-    low = table.take(left)
-    return low + part * (table.take(left + 1) - low)
+        return read
 
 
 def knots_up_to(most: float) -> Any:
