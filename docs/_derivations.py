@@ -6,12 +6,16 @@ numbers returns for symbols, as SymPy prints it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 import sympy
 
 from perfmodel import symbolic
+from perfmodel.answers.serving.pools import waiting
+from perfmodel.answers.serving.scheduler import Speculation
+from perfmodel.answers.serving.steady import _above, _left
 from perfmodel.base.precision import Precision
 from perfmodel.interfaces._symbols import symbol
 from perfmodel.roofline import compute_time, memory_time, network_time
@@ -210,6 +214,56 @@ def all_reduce() -> list[Step]:
     ]
 
 
+def serving() -> list[Step]:
+    """Means of prompts in a step, what is left of full steps, a queue, and drafts."""
+    begin, load, square, chance = (symbol(name) for name in ("a", "u", "q", "alpha"))
+    busy, service = symbol("rho"), symbol("s")
+    above = [sympy.expand(_exact(one)) for one in _above(begin)]
+    drafts = Speculation.trusted(tokens=3, acceptance=chance, draft=None)
+    return [
+        Step(
+            "Prompts begin in a step at random, $a$ on average. That there is one or more adds the "
+            "first one's time; further ones than the first come on average to",
+            r"E[(A - 1)^+]",
+            above[1],
+        ),
+        Step("and further ones than two to", r"E[(A - 2)^+]", above[2]),
+        Step(
+            "Prompts that take $u$ steps' room a step, with a mean square $q$ of what begins in "
+            "one, leave full steps to those behind them, so many:",
+            "Q",
+            _exact(_left(load, square), load),
+        ),
+        Step(
+            r"Requests that come by themselves queue for one server, busy a share $\rho$ of the "
+            r"time, with services of mean $s$ and mean square $q s^2$:",
+            "t_q",
+            _exact(waiting(service, square, busy, 1), busy),
+        ),
+        Step(
+            r"Three drafts, each right with chance $\alpha$, give so many tokens a step:",
+            "E",
+            sympy.expand(_exact(drafts.expected_tokens)),
+        ),
+    ]
+
+
+def _exact(expression: Any, share: Any = None) -> sympy.Expr:
+    """With exact numbers, and off its bounds: what holds where a share is a half."""
+
+    def value(one: Any) -> float:
+        return float(one.subs(share, sympy.Rational(1, 2)).subs(dict.fromkeys(one.free_symbols, 1)))
+
+    def most(*choices: Any) -> Any:
+        return max(choices, key=value)
+
+    def least(*choices: Any) -> Any:
+        return min(choices, key=value)
+
+    bounded = sympy.sympify(expression).subs(math.e, sympy.E)
+    return sympy.nsimplify(bounded.replace(sympy.Max, most).replace(sympy.Min, least))
+
+
 def growth() -> list[Step]:
     """The batch at which the cache outweighs the weights, and the longest context that fits."""
     return [
@@ -236,6 +290,7 @@ DERIVATIONS: Final[dict[str, Callable[[], list[Step]]]] = {
         experts,
         precision,
         all_reduce,
+        serving,
         growth,
     )
 }

@@ -5,8 +5,9 @@ Somebody ran Qwen3.5-9B in bf16 on one card of 1.79 TB/s and on two, for one use
 twice, so that a token waits for 64 sums, and for one at each end. There are no direct copies
 between the cards, and a sum of so few numbers takes some 15 us, however fast the link.
 
-The share of the bandwidth that kernels reach is that of the measured single card, 77 %; the time of
-a sum is what such cards are known for. Two cards are then foretold, and what four would be.
+The share of the bandwidth that kernels reach is that of the measured single card, 77 %. The 15 us
+of a sum were worked out from these very two cards, so that their time is explained here and not
+foretold; that of four is.
 
 Left out: the picture tower, 1 GB that no token reads; the host, which is a part of the 77 % and
 does not halve; that a share falls as each card's matrices get smaller.

@@ -479,8 +479,8 @@ MUTANTS = (
     Mutant(
         "parts of a cluster come back as they are ready",
         "interfaces/sweeping/workers.py",
-        "waiting.popleft()",
-        "waiting.pop()",
+        "    while waiting:\n        yield waiting.popleft()",
+        "    while waiting:\n        yield waiting.pop()",
     ),
     Mutant(
         "bands of a sweep are those of its fastest stage",

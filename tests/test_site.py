@@ -20,7 +20,7 @@ import _derivations  # noqa: E402
 import _formulas  # noqa: E402
 
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
-EXPLAINED = ("roofline", "attention", "experts", "precision", "parallelism")
+EXPLAINED = ("roofline", "attention", "experts", "precision", "parallelism", "serving")
 
 
 def value(derivation, step, **numbers):
@@ -54,6 +54,17 @@ def test_a_ring_of_eight_sends_seven_quarters():
     assert value("all_reduce", 0, **ring) == 131_072 * 7 / 4
     assert value("all_reduce", 1, **ring) == 14
     assert value("all_reduce", 2, **ring) == pytest.approx(229_376 / 450e9 + 14 * 5e-6)
+
+
+def test_a_server_s_means_are_those_of_a_calculator():
+    # Poisson with mean 1/2: e^-0.5 = 0.60653, and half of it for one prompt.
+    assert value("serving", 0, a=0.5) == pytest.approx(0.5 - 1 + 0.60653, abs=1e-5)
+    assert value("serving", 1, a=0.5) == pytest.approx(0.5 - 2 + 2.5 * 0.60653, abs=1e-5)
+    # Two whole steps' work begin in every fourth step: u = 1/2, q = 1; so (1 + 1/4 - 1/2) / 1.
+    assert value("serving", 2, u=0.5, q=1.0) == pytest.approx(0.75)
+    # Pollaczek and Khinchine: services of one second all alike, half busy: half a second.
+    assert value("serving", 3, s=1, q=1, rho=0.5) == pytest.approx(0.5)
+    assert value("serving", 4, alpha=0.7) == pytest.approx(2.533)
 
 
 @pytest.mark.parametrize("name", _derivations.DERIVATIONS)

@@ -134,7 +134,7 @@ class Speculation(Spec):
     @property
     def expected_tokens(self) -> float:
         """Tokens that a step gives a sequence, on average [1]."""
-        return float(sum(self.acceptance**i for i in range(self.tokens + 1)))
+        return sum((self.acceptance**i for i in range(self.tokens + 1)), 0.0)
 
     def breakeven_acceptance(self, cost: Num) -> Num:
         """The chance above which a sequence gains: where expected tokens are the cost.
