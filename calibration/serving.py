@@ -97,7 +97,7 @@ def answered(runs: Runs, host: Any, delays: tuple[float, float]) -> tuple[Any, A
     loop = Loop(runs.tokens, runs.tokens, runs.users, None, True, interference)
 
     def aside(others: Any, found: State) -> Any:
-        late = delays[0] * found.iteration + delays[1]
+        late = delays[0] * found.iteration + delays[1] + found.met
         return late + burst(loop, costs, others, ROUNDS)
 
     others = closed(loop, costs, aside)

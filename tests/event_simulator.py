@@ -98,11 +98,13 @@ class Run:
     arrivals: Iterator[float] | None = None
     seed: int = 0
     stagger: bool = True  # users begin one after another, and not at once
+    delay: float = 0.0  # a user's next request is on its way for so long
     done: list[Request] = field(default_factory=list)
 
     def until(self, requests: int, skip: int = 0) -> Means:
         chance = random.Random(self.seed)
         now, queue, decoding = 0.0, deque[Request](), list[Request]()
+        away = deque[Request]()
         reading: list[Request] = []
         coming = self.arrivals
         due = next(coming) if coming else float("inf")
@@ -116,11 +118,14 @@ class Run:
             while due <= now and coming:
                 queue.append(self._new(due))
                 due = next(coming)
+            while away and away[0].came + self.delay <= now:
+                queue.append(away.popleft())
             self._admit(queue, reading, decoding)
             chunks = self._chunks(reading, len(decoding))
             running = decoding if self.rules.kind == "chunked" or not chunks else []
             if not running and not chunks:
-                now, steps = due if coming else now, steps + 1
+                idle = away[0].came + self.delay if away else now
+                now, steps = due if coming else idle, steps + 1
                 continue
             now += self.steps.time(running, chunks)
             steps += 1
@@ -140,7 +145,7 @@ class Run:
                 decoding.remove(one)
                 self.done.append(one)
                 if self.users:
-                    queue.append(self._new(now))
+                    away.append(self._new(now))
         return Means(self.done[skip:])
 
     def _new(self, now: float) -> Request:

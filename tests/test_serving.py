@@ -406,6 +406,20 @@ def test_a_server_s_delays_only_come_before_the_first_token():
     assert late.tpot == pytest.approx(plain.tpot)
 
 
+def test_a_request_on_its_way_comes_at_any_time_of_a_step():
+    # Of 16 users each next request takes 30 ms to come: it finds a step running, and rather a long
+    # one, that reads a prompt, than a short one.
+    chance = random.Random(7)
+    run = Run(
+        Steps(LLAMA, H100), Rules(), lambda: (7000, chance.randint(50, 150)), users=16, delay=0.03
+    )
+    seen = run.until(700, skip=100)
+    work = pm.Workload(prompt=7000, output=list(range(50, 151)), concurrency=16)
+    found = pm.serve(LLAMA, H100, work, server=pm.ServerForm(delay=0.03))
+    assert found.ttft == pytest.approx(seen.ttft, rel=0.05)
+    assert found.tpot == pytest.approx(seen.tpot, rel=0.03)
+
+
 def test_a_common_start_is_what_a_simulation_shows():
     # 32 users begin at once; of their first five requests the first waits for the others' prompts.
     chance = random.Random(5)

@@ -358,8 +358,12 @@ class System(NamedTuple):
 
     def _aside(self, found: State, rate: Num) -> Num:
         """What passes before a first token aside from steps: another pool, the server's delays."""
-        apart = 0.0 if self.pools is None else self.pools.first(rate)
-        return apart + self.asked.server.time(step=found.iteration)
+        server = self.asked.server
+        late = server.time(step=found.iteration)
+        if self.pools is not None:
+            return late + self.pools.first(rate)
+        # Requests that are on their way for a while come at any time of a step.
+        return late + found.met * (server.steps + server.delay > 0)
 
     def _burst(self, loop: Loop, others: Num) -> Num:
         """All users begin at once: in the first of R rounds a prompt waits for half the others."""

@@ -60,6 +60,9 @@ class State(NamedTuple):
     load: Num
     """Share of the budget of steps that prompts take, or of the time where they are read first; at
     1 their queue has no end [1]."""
+    met: Num = 0.0
+    """What is left of the running step for a request that comes at any time of it, where ``first``
+    has it come as a step ends [s]."""
 
 
 def prompts_in_step(mean: Num, costs: Costs, begun: int = 0) -> Num:
@@ -143,7 +146,12 @@ def _of_users(loop: Loop, costs: Costs, others: Num) -> State:
         # No budget holds such prompts up, but they hold up tokens.
         load = 1 - step / iteration
     away = (beside.chunks + left) * loop.mixed
-    return State(iteration, step, loop.steps * iteration, wait + beside.read, away, load)
+    # At any time a long step is met more often than a short one: half of E[t^2] / E[t] is left.
+    long = iteration + begin * together.one**2 / maximum(together.chunks, _LEAST) / iteration
+    most = maximum(loop.users - 1, _LEAST)
+    busy = 1 - maximum(1 - others / most, 0.0) ** most
+    first = wait + beside.read
+    return State(iteration, step, loop.steps * iteration, first, away, load, busy * long / 2)
 
 
 def _of_rate(loop: Loop, costs: Costs, others: Num) -> State:
