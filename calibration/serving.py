@@ -119,7 +119,10 @@ def with_host(costs: Costs, constant: float, sequence: float) -> Costs:
 
 
 def fitted(runs: Runs, host: Any = None) -> tuple[Any, tuple[float, float]]:
-    """Host, unless given, and delays with the least mean error, each on its own figure."""
+    """Host, unless given, and delays with the least mean error, each on its own figure.
+
+    Of delays it is the error as it is judged; its logarithm lets the few far ones weigh more.
+    """
 
     def off(x: Any) -> float:
         host = np.abs(x) * SCALE
@@ -133,7 +136,7 @@ def fitted(runs: Runs, host: Any = None) -> tuple[Any, tuple[float, float]]:
 
     def late(x: Any) -> float:
         _, ttft = answered(runs, host, (abs(x[0]), abs(x[1]) * 1e-2))
-        return float(np.mean(np.abs(np.log(ttft / runs.ttft))))
+        return float(np.mean(np.abs(ttft / runs.ttft - 1)))
 
     delays = minimize(late, (2.0, 1.0), method="Nelder-Mead", options=simplex)
     return host, (abs(delays.x[0]), abs(delays.x[1]) * 1e-2)
