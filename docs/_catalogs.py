@@ -19,7 +19,8 @@ _ENOUGH: Final = 2**20  # numbers in a row: scales that come once a row weigh ne
 def models() -> str:
     """A row a model: its size, what a token of context costs, and where its shape is from."""
     lines = [
-        "| `pm.model(...)` | parameters | active | KV a token | weights, as published | from |",
+        "| `pm.model(...)` | parameters [10⁹] | active [10⁹] | KV a token "
+        "| weights, as published | from |",
         "|---|---|---|---|---|---|",
     ]
     for key in pm.models():
@@ -58,7 +59,8 @@ def formats() -> str:
 
 
 def _billions(count: float) -> str:
-    return f"{count / 1e9:,.3g} billion"
+    """Three digits, and no exponent for those of a thousand billions."""
+    return f"{float(f'{count / 1e9:.3g}'):,g}"
 
 
 def _sources(model: pm.ModelShape) -> list[Source]:

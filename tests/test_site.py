@@ -2,6 +2,7 @@
 
 import re
 import sys
+import tomllib
 from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
@@ -15,6 +16,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))
 
 import _catalogs  # noqa: E402
+import _cells  # noqa: E402
 import _cli  # noqa: E402
 import _derivations  # noqa: E402
 import _formulas  # noqa: E402
@@ -114,12 +116,27 @@ def test_a_page_asks_for_derivations_that_there_are():
 
 def test_the_tables_of_the_catalogs_say_what_papers_say():
     row = next(line for line in _catalogs.models().splitlines() if "`llama-3.1-8b`" in line)
-    assert "| 8.03 billion | 8.03 billion | 131 kB | bf16, 16.1 GB |" in row
+    assert "| 8.03 | 8.03 | 131 kB | bf16, 16.1 GB |" in row
     assert "| `nvfp4` | 4 | 8 | 16 | 4.5 |" in _catalogs.formats()
+
+
+def test_a_number_in_a_table_stays_with_its_unit():
+    row = "<td>7.5 ms</td><td>2 of 3 GB</td><td>1 word</td><td>16 % mean, pooled</td>"
+    kept = "<td>7.5\u00a0ms</td><td>2 of 3 GB</td><td>1\u00a0word</td><td>16 % mean, pooled</td>"
+    assert _cells.on_page_content(row) == kept
 
 
 def test_the_command_line_s_page_names_every_command_and_no_bare_bracket():
     page = _cli.commands()
-    for command in ("predict", "serve", "plan", "sweep", "calibrate", "compare", "gpus", "show"):
+    for command in (
+        *("predict", "serve", "plan", "sweep", "measure", "calibrate", "compare"),
+        *("gpus", "models", "show"),
+    ):
         assert f"### `perfmodel {command}`\n" in page
     assert "| `MODEL` | required |" in page
+
+
+def test_the_page_on_installing_names_every_extra_once():
+    project = tomllib.loads((DOCS.parent / "pyproject.toml").read_text())["project"]
+    named = re.findall(r"^\| `([a-z]+)` \|", (DOCS / "install.md").read_text(), flags=re.MULTILINE)
+    assert sorted(named) == sorted(project["optional-dependencies"])
