@@ -16,10 +16,10 @@ DOCS = Path(__file__).parents[1] / "docs"
 sys.path.insert(0, str(DOCS))
 
 import _catalogs  # noqa: E402
-import _cells  # noqa: E402
 import _cli  # noqa: E402
 import _derivations  # noqa: E402
 import _formulas  # noqa: E402
+import _tidy  # noqa: E402
 
 PAGES = sorted(path.relative_to(DOCS).as_posix() for path in DOCS.rglob("*.md"))
 EXPLAINED = ("roofline", "attention", "experts", "precision", "parallelism", "serving")
@@ -123,7 +123,12 @@ def test_the_tables_of_the_catalogs_say_what_papers_say():
 def test_a_number_in_a_table_stays_with_its_unit():
     row = "<td>7.5 ms</td><td>2 of 3 GB</td><td>1 word</td><td>16 % mean, pooled</td>"
     kept = "<td>7.5\u00a0ms</td><td>2 of 3 GB</td><td>1\u00a0word</td><td>16 % mean, pooled</td>"
-    assert _cells.on_page_content(row) == kept
+    assert _tidy.on_page_content(row) == kept
+
+
+def test_a_page_shows_nothing_that_is_there_for_its_tests():
+    page = ">>> slow()  # doctest: +SKIP\n>>> quick()  # a comment\n"
+    assert _tidy.on_page_markdown(page) == ">>> slow()\n>>> quick()  # a comment\n"
 
 
 def test_the_command_line_s_page_names_every_command_and_no_bare_bracket():
