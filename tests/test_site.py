@@ -5,6 +5,7 @@ import sys
 import tomllib
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
@@ -128,7 +129,15 @@ def test_a_number_in_a_table_stays_with_its_unit():
 
 def test_a_page_shows_nothing_that_is_there_for_its_tests():
     page = ">>> slow()  # doctest: +SKIP\n>>> quick()  # a comment\n"
-    assert _tidy.on_page_markdown(page) == ">>> slow()\n>>> quick()  # a comment\n"
+    at = SimpleNamespace(url="measure/", meta={})
+    assert _tidy.on_page_markdown(page, at) == ">>> slow()\n>>> quick()  # a comment\n"
+    assert not at.meta
+
+
+def test_a_search_finds_explanations_before_the_reference():
+    at = SimpleNamespace(url="reference/models/", meta={})
+    _tidy.on_page_markdown("# Models\n", at)
+    assert at.meta["search"]["boost"] < 1
 
 
 def test_the_command_line_s_page_names_every_command_and_no_bare_bracket():
