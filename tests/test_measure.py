@@ -219,6 +219,29 @@ def test_the_processor_has_a_name(monkeypatch):
     assert host.cpu_name()
 
 
+def test_a_name_of_any_length_is_cut(monkeypatch):
+    monkeypatch.setattr(host, "_read", lambda path: f"model name: {'x' * 900}\n")
+    assert len(host.cpu_name()) == 200
+
+
+def test_a_system_that_says_nothing_of_use_is_no_failure(monkeypatch):
+    monkeypatch.setattr(host, "_read", lambda path: "MemTotal: lots kB\nMemFree:\n")
+    assert host.memory() == (None, None)
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise OSError("no")
+
+    monkeypatch.setattr(host.os, "getloadavg", refuse)
+    assert host.load() is None
+    monkeypatch.delattr(host.os, "getloadavg")  # Windows
+    assert host.load() is None
+    for failed in (refuse, lambda *_, **__: (_ for _ in ()).throw(host.subprocess.SubprocessError)):
+        monkeypatch.setattr(host.sys, "platform", "darwin")
+        monkeypatch.setattr(host.subprocess, "run", failed)
+        assert host.last_level_cache("/nowhere") is None
+        assert host.memory() == (None, None)
+
+
 # -- what is counted -------------------------------------------------------------------------------
 
 
@@ -453,6 +476,41 @@ def test_a_short_time_says_what_it_cut():
 
 
 @pytest.mark.usefixtures("small", "turned")
+def test_a_time_without_end_is_used_as_far_as_needed():
+    found = pm.measure(seconds=1e18, memory=1e8, jobs=False)
+    assert 0 < found.took < 60  # of so many ticks of 1 ms, which a float of 1e18 does not tell
+
+
+@pytest.mark.usefixtures("turned")
+def test_a_tiny_cache_still_leaves_each_user_a_token(monkeypatch):
+    monkeypatch.setattr(host, "last_level_cache", lambda: 4096)
+    monkeypatch.setattr(Arrays, "least", 0)
+    found = pm.measure(seconds=1, memory=1e8)
+    # 512 x 512 numbers, halved for keys and values: 2 tokens of 1,024 for each of 64 users.
+    many = next(job for job in found.jobs if job.name == "own KV, 64 users").operation
+    assert many.flops == 64 * 2 * 1024 * 4
+
+
+@pytest.mark.usefixtures("small", "turned")
+def test_all_roofs_are_of_as_many_threads(monkeypatch):
+    """OPENBLAS_NUM_THREADS=1: lists are not dealt to more threads than a product has."""
+    pytest.importorskip("threadpoolctl", reason="threadpoolctl is not installed")
+    monkeypatch.setattr(host, "cores", lambda: 2)
+    for threads in (1, 2):
+        arrays: Any = arrays_of("numpy", "cpu", threads)
+        monkeypatch.setattr(arrays, "_threads", 2)  # as where nothing is asked for
+        with arrays.limited():
+            assert len(arrays._dealt(len, range(100))) == threads
+
+
+@pytest.mark.usefixtures("small", "turned")
+def test_a_device_without_a_word_about_its_cache_has_an_assumed_one(monkeypatch):
+    monkeypatch.setattr(host, "last_level_cache", lambda: 0)
+    monkeypatch.setattr(host, "ASSUMED_CACHE", MIB)
+    assert pm.measure(seconds=1, memory=1e8, jobs=False).machine.cache_assumed
+
+
+@pytest.mark.usefixtures("small", "turned")
 def test_little_memory_is_a_note():
     found = pm.measure(seconds=1, memory=10e6, jobs=False)
     assert found.notes[0].startswith("tables of ")
@@ -497,6 +555,7 @@ def test_without_threadpoolctl_threads_are_unknown_and_cannot_be_set(monkeypatch
         ({"memory": 1e18}, ERRORS.InvalidValueError, "memory: expected at most"),
         ({"memory": 1e6}, ERRORS.DoesNotFitError, "memory: expected at least"),
         ({"threads": 0}, ERRORS.InvalidValueError, "threads: "),
+        ({"threads": 10**6}, ERRORS.InvalidValueError, "threads: expected at most the "),
         ({"backend": "jax"}, ERRORS.InvalidValueError, "backend: expected one of numpy, torch"),
         ({"device": "cuda"}, ERRORS.InvalidValueError, "device: NumPy knows the cpu alone"),
         ({"device": "tpu"}, ERRORS.InvalidValueError, "device: expected one of cpu, cuda, mps"),
@@ -781,14 +840,29 @@ def test_the_command_shows_the_prediction_before_the_measurement(capsys, tmp_pat
     [
         ["--seconds", "0"], ["--seconds", "nan"], ["--memory", "0.000001"], ["--backend", "jax"],
         ["--toml", "no/such/folder/x.toml"], ["--model", "no-such-model"], ["--threads", "0"],
+        ["--toml", "."], ["--toml", "a\0b"], ["--chart", ""], ["--chart", "x.doc"],
+        ["--chart", "/"], ["--batch", "x"], ["--prompt", "0"], ["--model", "mixtral-8x7b"],
+        ["--threads", "1e6"],
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("small")
-def test_the_command_refuses_in_one_line(capsys, wrong):
+def test_the_command_refuses_in_one_line_before_it_prints(capsys, wrong):
     assert command(*wrong) == 2
-    said = capsys.readouterr().err
+    out, said = capsys.readouterr()
+    assert out == ""
     assert said.startswith("perfmodel: ")
     assert said.count("\n") == 1
+
+
+def test_a_refused_measurement_leaves_no_file(tmp_path):
+    file = tmp_path / "x.toml"
+    assert command("--toml", str(file), "--threads", "1e6") == 2
+    assert not file.exists()
+
+
+def test_one_thread_is_one():
+    machine = measurement().machine.model_copy(update={"threads": 1})
+    assert str(machine).endswith(", 1 thread")
 
 
 def test_a_chart_is_drawn_of_the_measured_jobs(tmp_path):

@@ -193,6 +193,15 @@ def test_a_wrong_theme_or_wrong_axes_are_named(chart, wrong, expected):
         CHARTS[chart](**wrong)
 
 
+@pytest.mark.parametrize("chart", CHARTS)
+def test_axes_that_no_chart_fits_are_refused(chart):
+    gone = Figure().add_subplot()
+    gone.remove()
+    for ax in (gone, *(Figure().add_subplot(projection=kind) for kind in ("polar", "3d"))):
+        with pytest.raises(E.InvalidValueError, match="ax: expected plane axes of a figure"):
+            CHARTS[chart](ax=ax)
+
+
 def test_a_name_is_no_formula():
     evil = H100.model_copy(update={"name": r"$\frac{$ <b> 100$"})
     ax = P.roofline(evil)
@@ -582,6 +591,18 @@ def test_each_chip_has_its_marker():
     )
 
 
+def test_a_chip_whose_name_hides_from_legends_is_in_this_one():
+    """Matplotlib leaves out what begins with an underscore."""
+    plans = pm.largest_load(
+        COARSE,
+        pm.Workload(prompt=99, output=9, concurrency=1),
+        slo=pm.Slo(tpot=1.0),
+        devices=1,
+        gpus=H100.model_copy(update={"name": "_mine"}),
+    )
+    assert legend(P.frontier(plans)) == [" _mine"]
+
+
 def test_no_plan_is_an_error():
     never = pm.plan(
         LLAMA,
@@ -663,6 +684,9 @@ def test_a_map_of_a_chip_without_a_capacity():
         ),
         ({"x": "context"}, E.InvalidValueError, "x, y: expected two columns, got 'context' twice"),
         ({"x": None}, E.InvalidValueError, "x: expected str"),
+        ({"value": "batch"}, E.InvalidValueError, "x, y: expected what was swept, got 'batch'"),
+        ({"y": "fits"}, E.InvalidValueError, "x, y: expected what was swept, got 'fits'"),
+        ({"y": "bound"}, E.InvalidValueError, "x, y: expected what was swept, got 'bound'"),
         ({"value": ["time"]}, E.InvalidValueError, "value: expected str .the name of a column."),
         ({"table": SWEEP.to_frame()}, E.InvalidValueError, "table: expected Sweep"),
     ],

@@ -8,12 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+from perfmodel.base._messages import shown
 from perfmodel.base.errors import InvalidValueError
 from perfmodel.base.spec import positive
 from perfmodel.base.units import GB
 from perfmodel.interfaces.cli import given
 from perfmodel.interfaces.cli.options import Json, assumed, chips, load, printed
 from perfmodel.interfaces.cli.tables import print_json
+from perfmodel.interfaces.measuring.decoder import check_supported
 from perfmodel.interfaces.measuring.measure import measure as measure_machine
 from perfmodel.interfaces.measuring.model import (
     MeasuredStep,
@@ -48,13 +50,15 @@ def measure(
     as_json: Json = False,
 ) -> None:
     """Measure this machine: its two roofs, and real jobs or a real decoder under them."""
-    for name, file in (("toml", toml), ("chart", chart)):
-        if file is not None and not Path(file).absolute().parent.is_dir():
-            raise InvalidValueError(f"--{name}: no folder for {file}")
     shape = None if model is None else given.model(model)
+    if shape is not None:
+        check_supported(shape)
     time = given.number("seconds", seconds, positive)
     room = None if memory is None else given.number("memory", memory, positive) * GB
     asked: dict[str, Any] = {"seconds": time if shape is None else time / 2, "memory": room}
+    lengths = {"batch": batch, "context": context, "prompt": prompt}
+    sizes = {name: given.count(name, text) for name, text in lengths.items()}
+    _check_files(toml, chart)
     with _bar() as tell:
         found = measure_machine(
             backend=backend,
@@ -71,11 +75,9 @@ def measure(
     if toml is not None:
         Path(toml).write_text(found.to_toml(), encoding="utf-8", newline="\n")
     if shape is not None:
-        lengths = {"batch": batch, "context": context, "prompt": prompt}
-        asked |= {name: given.count(name, text) for name, text in lengths.items()}
         foretell = None if as_json else _foretell
         with _bar() as tell:
-            run = measure_model(shape, found, predicted=foretell, progress=tell, **asked)
+            run = measure_model(shape, found, predicted=foretell, progress=tell, **sizes, **asked)
         steps = [_times(step) | _predicted(step) for step in run.steps]
         notes += run.notes
         if not as_json:
@@ -111,12 +113,28 @@ def _foretell(steps: Predictions) -> None:
     print("\n".join(map(foretold, steps)), flush=True)
 
 
+def _check_files(toml: str | None, chart: str | None) -> None:
+    """Refuse what cannot be written before anything is measured."""
+    if chart is not None:
+        from perfmodel.interfaces.plots._canvas import Canvas
+
+        if not chart.lower().endswith((".png", ".svg", ".pdf")):
+            raise InvalidValueError(f"--chart: expected a PNG, SVG or PDF, got {shown(chart)}")
+        Canvas(None, "light", "")  # which Matplotlib draws
+    for name, file in (("toml", toml), ("chart", chart)):
+        if file is not None:
+            try:
+                new = not Path(file).exists()
+                Path(file).open("ab").close()
+                if new:
+                    Path(file).unlink()
+            except (OSError, ValueError) as error:
+                raise InvalidValueError(f"--{name}: cannot write: {error}") from None
+
+
 def _draw(found: Measurement, path: str) -> None:
     plots = sys.modules["perfmodel"].plots  # no import points up
-    try:
-        plots.roofline(found.gpu, operations=found.jobs).figure.savefig(path, bbox_inches="tight")
-    except ValueError as error:  # a kind of file that it does not write
-        raise InvalidValueError(f"--chart: {error}") from None
+    plots.roofline(found.gpu, operations=found.jobs).figure.savefig(path, bbox_inches="tight")
 
 
 @contextmanager

@@ -44,7 +44,9 @@ class NumpyArrays(Arrays):
             pools = [x for x in threadpoolctl.threadpool_info() if x["user_api"] == "blas"]
             for pool in pools[:1]:
                 self.blas = f"{pool['internal_api']} {pool['version'] or ''}".strip()
-            yield max((pool["num_threads"] for pool in pools), default=None)
+            running = max((pool["num_threads"] for pool in pools), default=None)
+            self._threads = min(running or self._threads, self._threads)  # all roofs on as many
+            yield running
 
     def random(self, *shape: int, scale: float = 1.0, form: str = "fp32") -> Any:
         found = self._random.random(prod(shape), dtype=np.float32)

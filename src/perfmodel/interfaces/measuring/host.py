@@ -27,7 +27,7 @@ def cpu_name() -> str:
         if key.strip() == "model name":
             found = value
             break
-    name = " ".join(found.split()) or platform.machine()
+    name = " ".join(found.split())[:200] or platform.machine()
     return name if name.isprintable() else "processor"
 
 
@@ -60,7 +60,7 @@ def memory() -> tuple[int | None, int | None]:
     found = {
         key: int(value.split()[0]) * 1024
         for key, _, value in (line.partition(":") for line in _read("/proc/meminfo").splitlines())
-        if value.split()
+        if value.strip()[:1].isdigit()
     }
     total, free = found.get("MemTotal"), found.get("MemAvailable")
     if total is None and (size := _sysctl("hw.memsize")).isdigit():
@@ -75,7 +75,10 @@ def memory() -> tuple[int | None, int | None]:
 
 def load() -> float | None:
     """How many programs have wanted to run, on average over the last minute; None: unknown [1]."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    try:
+        return os.getloadavg()[0]
+    except (AttributeError, OSError):
+        return None
 
 
 def _read(path: str | Path) -> str:
@@ -88,7 +91,9 @@ def _read(path: str | Path) -> str:
 def _sysctl(name: str) -> str:
     if sys.platform != "darwin":
         return ""
-    done = subprocess.run(
-        ["/usr/sbin/sysctl", "-n", name], capture_output=True, text=True, check=False, timeout=5
-    )
+    asked = ["/usr/sbin/sysctl", "-n", name]
+    try:
+        done = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=5)
+    except (OSError, subprocess.SubprocessError):
+        return ""
     return done.stdout.strip()

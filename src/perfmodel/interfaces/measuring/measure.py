@@ -80,7 +80,10 @@ def measure(
     seconds = checked_positive("seconds", seconds)
     checked_flag("jobs", jobs)
     tell = whom("progress", progress)
-    threads = None if threads is None else checked_count("threads", threads)
+    if threads is not None:
+        threads, most = checked_count("threads", threads), host.cores()
+        if threads > most:
+            raise InvalidValueError(f"threads: expected at most the {most} cores, got {threads}")
     arrays = arrays_of(backend, device, threads)
     checked_choice("precision", precision, arrays.formats)
     load, cache = host.load(), arrays.cache or host.ASSUMED_CACHE
@@ -114,7 +117,7 @@ def measure(
         threads=running,
         cores=host.cores(),
         cache=cache,
-        cache_assumed=arrays.cache is None,
+        cache_assumed=not arrays.cache,
         memory=arrays.memory,
         load=load,
     )
@@ -126,7 +129,7 @@ def measure(
         products=products_timed,
         jobs=jobs_timed,
         seconds=seconds,
-        took=seconds - watch.left,
+        took=watch.used,
         allocated=sizes.nbytes,
     )
     return found.model_copy(update={"notes": (sizes.note,) * bool(sizes.note) + _notes(found)})

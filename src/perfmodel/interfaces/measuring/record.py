@@ -59,7 +59,8 @@ class Machine(Spec):
 
     def __str__(self) -> str:
         blas = f" ({self.blas})" if self.blas else ""
-        threads = "threads unknown" if self.threads is None else f"{self.threads} threads"
+        count = "threads unknown" if self.threads is None else f"{self.threads} threads"
+        threads = "1 thread" if self.threads == 1 else count
         return f"{self.name}, {self.library}{blas}, " + (
             threads if self.device == "cpu" else self.device
         )

@@ -56,7 +56,8 @@ def sized(*, cache: float, memory: float, width: int, least: float = 0, formats:
     def side_of(nbytes: float) -> int:
         return ceil((isqrt(ceil(nbytes / width) - 1) + 1) / _STEP) * _STEP
 
-    wanted, smallest = side_of(max(WANTED * cache, least)), side_of(LEAST * cache)
+    smallest = side_of(max(LEAST * cache, SIDE**2 * width))  # each user has a token
+    wanted = max(side_of(max(WANTED * cache, least)), smallest)
     if total(smallest) > memory:
         raise DoesNotFitError(
             f"memory: expected at least {si(total(smallest), 'B')}, for a table of {LEAST} times "

@@ -72,13 +72,18 @@ class Stopwatch(NamedTuple):
         return cls(clock(), seconds, tell)
 
     @property
+    def used(self) -> float:
+        """Time since the start [s]."""
+        return clock() - self.start
+
+    @property
     def left(self) -> float:
         """What is left of the time [s]."""
-        return self.start + self.seconds - clock()
+        return self.seconds - self.used
 
     def lap(self, name: str, call: Call) -> float:
         """How long one call takes [s]."""
-        self.tell(min(1 - self.left / self.seconds, 1.0), name)
+        self.tell(min(self.used / self.seconds, 1.0), name)
         settle()
         before = clock()
         call()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, get_args
 
-from perfmodel.base.errors import MissingExtraError, one_line
+from perfmodel.base.errors import InvalidValueError, MissingExtraError, one_line
 from perfmodel.base.spec import checked_choice, checked_kind
 from perfmodel.base.units import si
 from perfmodel.interfaces.plots._labels import Label, place
@@ -66,6 +66,8 @@ class Canvas:
         if ax is None:
             ax = Figure(figsize=(7.2, 4.6), layout="constrained", facecolor=paper).add_subplot()
         checked_kind("ax", ax, Axes, "as from figure.add_subplot()")
+        if ax.figure is None or ax.name != "rectilinear":
+            raise InvalidValueError("ax: expected plane axes of a figure, got none or others")
         self.ax = ax
         ax.set_facecolor(paper)
         ax.set_title(literal(title), color=ink, loc="left", fontsize="medium")
@@ -112,8 +114,9 @@ class Canvas:
     ) -> None:
         """A series of points; each has its marker."""
         x, y = zip(*marks, strict=True)
-        marker = _MARKERS[number % len(_MARKERS)]
-        self.ax.scatter(x, y, marker=marker, label=literal(name), zorder=3, **look)
+        marker, label = _MARKERS[number % len(_MARKERS)], literal(name)
+        label = " " * label.startswith("_") + label  # else no legend has it
+        self.ax.scatter(x, y, marker=marker, label=label, zorder=3, **look)
 
     def write(self, labels: Iterable[Label]) -> None:
         """Write labels where they hide nothing, the first ones first."""

@@ -115,6 +115,8 @@ def _frame(table: Sweep, x: Any, y: Any, value: Any) -> pd.DataFrame:
         checked_kind(name, column, str, "the name of a column")
     if x == y:
         raise InvalidValueError(f"x, y: expected two columns, got {shown(x)} twice")
+    if both := {x, y} & {value, "bound", "fits"}:
+        raise InvalidValueError(f"x, y: expected what was swept, got {shown(both.pop())}")
     names = list(dict.fromkeys((x, y, value, "bound")))
     try:
         frame = table.to_frame([*names, "fits"])
