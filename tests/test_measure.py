@@ -409,6 +409,18 @@ def test_the_file_reads_back_as_the_same_chip(tmp_path, name):
     assert tomllib.loads(found.to_toml())["memory_bandwidth"]["kind"] == "measured"
 
 
+def test_a_file_of_several_formats_reads_back_in_any_order(tmp_path):
+    (fp32,), path = measurement().products, tmp_path / "mine.toml"
+    products = [fp32]
+    for form in ("bf16", "fp16"):
+        op = pm.gemm(inner=1000, outer=1000, tokens=1000, precision=form)
+        products.append(fp32.model_copy(update={"name": form, "operation": op}))
+    for given in (products, products[::-1]):
+        found = measurement(products=tuple(given))
+        path.write_text(found.to_toml(), encoding="utf-8")
+        assert pm.read_gpu(path) == found.gpu
+
+
 def test_a_measurement_predicts_at_once():
     found = measurement()
     shape = pm.ModelShape.dense(layers=2, hidden=64, heads=4, ffn=256, vocab=1000)
@@ -842,7 +854,7 @@ def test_the_command_shows_the_prediction_before_the_measurement(capsys, tmp_pat
         ["--toml", "no/such/folder/x.toml"], ["--model", "no-such-model"], ["--threads", "0"],
         ["--toml", "."], ["--toml", "a\0b"], ["--chart", ""], ["--chart", "x.doc"],
         ["--chart", "/"], ["--batch", "x"], ["--prompt", "0"], ["--model", "mixtral-8x7b"],
-        ["--threads", "1e6"],
+        ["--threads", "1e6"], ["--model", "gpt2", "--context", "1025"],
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("small")

@@ -51,13 +51,14 @@ def measure(
 ) -> None:
     """Measure this machine: its two roofs, and real jobs or a real decoder under them."""
     shape = None if model is None else given.model(model)
+    lengths = {"batch": batch, "context": context, "prompt": prompt}
+    sizes = {name: given.count(name, text) for name, text in lengths.items()}
     if shape is not None:
         check_supported(shape)
+        shape.require_positions(max(sizes["context"], sizes["prompt"]))
     time = given.number("seconds", seconds, positive)
     room = None if memory is None else given.number("memory", memory, positive) * GB
     asked: dict[str, Any] = {"seconds": time if shape is None else time / 2, "memory": room}
-    lengths = {"batch": batch, "context": context, "prompt": prompt}
-    sizes = {name: given.count(name, text) for name, text in lengths.items()}
     _check_files(toml, chart)
     with _bar() as tell:
         found = measure_machine(

@@ -262,11 +262,11 @@ class Measurement(Spec):
         str
             TOML; every value with its unit and its origin.
         """
-        lines = [f"name = {_text(self.gpu.name)}"]
-        origins = {origin.field: origin for origin in self.gpu.origins}
-        for field, (value, unit) in self.gpu.figures().items():
-            lines += ["", f"[{field}]", f"value = {value!r}", f"unit = {_text(unit)}"]
-            told = origins[field].model_dump(include={"kind", "place", "date", "note"})
+        lines, figures = [f"name = {_text(self.gpu.name)}"], self.gpu.figures()
+        for origin in self.gpu.origins:
+            value, unit = figures[origin.field]
+            lines += ["", f"[{origin.field}]", f"value = {value!r}", f"unit = {_text(unit)}"]
+            told = origin.model_dump(include={"kind", "place", "date", "note"})
             lines += [f"{key} = {_text(text)}" for key, text in told.items() if text]
         return "\n".join(lines) + "\n"
 
