@@ -35,6 +35,7 @@ NEAREST = {
     "answers/holding/pool.py": "test_memory.py",
     "answers/holding/remedies.py": "test_memory.py",
     "interfaces/measuring/": "test_measure.py",
+    "interfaces/plots/": "test_plots.py",
     "interfaces/sweeping/": "test_sweep.py",
     "machine/efficiency.py": "test_efficiency.py",
     "machine/forms.py": "test_forms.py",
@@ -457,6 +458,30 @@ MUTANTS = (
         MEASURING + "model.py",
         "return self.time / self.predicted.floor",
         "return self.time / self.predicted.time",
+    ),
+    Mutant(
+        "a prefill holds its scores once",
+        MEASURING + "model.py",
+        "* 2 * prompt + getattr",
+        "* prompt + getattr",
+    ),
+    Mutant(
+        "lists on more threads than a product has",
+        MEASURING + "_numpy.py",
+        "min(running or self._threads, self._threads)",
+        "self._threads",
+    ),
+    Mutant(
+        "a cache in blocks drawn without them",
+        "interfaces/plots/bars.py",
+        "one.kv if one.paged is None else one.paged",
+        "one.kv",
+    ),
+    Mutant(
+        "KV drawn as slow as the weights",
+        "interfaces/plots/curves.py",
+        '"KV": memory_time(nbytes=kv,',
+        '"KV": memory_time(nbytes=weights,',
     ),
     Mutant(
         "an unknown capacity fits in a sweep's file",

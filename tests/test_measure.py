@@ -770,6 +770,17 @@ def test_the_prediction_comes_first_and_the_ratio_is_over_its_floor():
 
 
 @pytest.mark.usefixtures("turned")
+def test_the_scores_of_a_long_prompt_take_memory_twice():
+    deep = TINY.model_copy(update={"blocks": ((20, TINY.blocks[0][1]),)})
+    # As below, but of 40 tokens 4 heads have 4 x 40 scores each token, twice: 320 numbers.
+    block = 32 * 64 + 32 * 32 + 3 * 32 * 48 + 64
+    needed = 4 * (10 * (block + 40 * 32) + 2 * 50 * 32 + 32 + 40 * 320)
+    for memory, layers in ((1.1 * needed + 1, 10), (1.1 * needed - 1, 9)):
+        found = pm.measure_model(deep, measurement(), context=6, prompt=40, memory=memory)
+        assert found.ran.layers == layers
+
+
+@pytest.mark.usefixtures("turned")
 def test_where_memory_is_short_fewer_blocks_run_and_times_are_scaled():
     deep = TINY.model_copy(update={"blocks": ((20, TINY.blocks[0][1]),)})
     # A block holds 32 x 64 + 32 x 32 + 3 x 32 x 48 + 64 numbers and 2 x 16 of cache a token; both

@@ -533,6 +533,14 @@ def test_configurations_stand_below_each_other():
     assert [text.get_text() for text in ax.get_yticklabels()] == ["bf16, logical"] * 2
 
 
+def test_whole_blocks_are_drawn_where_the_cache_is_in_blocks():
+    """1,001 tokens fill 63 blocks of 16: 1,008 tokens of 131,072 B each, not 1,001."""
+    held = pm.memory(LLAMA, H100, batch=1, context=1001, policy="vllm")
+    assert held.kv == 1001 * 131_072
+    kv = next(one for one in P.memory(held).containers if one.get_label() == "KV")
+    assert [bar.get_width() for bar in kv] == [1008 * 131_072]
+
+
 def test_an_engine_keeps_activations_and_a_reserve():
     held = pm.memory(LLAMA, pm.gpu("h100-sxm"), batch=8, context=1024, policy="llama.cpp")
     found = bars(P.memory(held))
