@@ -185,8 +185,17 @@ def test_the_cache_is_that_of_the_last_level_each_shared_one_once(tmp_path):
         cache(cpu, 0, 1, "Data", "32K", str(cpu))
         cache(cpu, 1, 1, "Instruction", "64M", str(cpu))
         cache(cpu, 2, 3, "Unified", "16M", "0-1" if cpu < 2 else "2-3")
+    assert host.caches(str(tmp_path)) == (4 * 32 * 1024, 32 * MIB)
     assert host.last_level_cache(str(tmp_path)) == 32 * MIB
     assert host.last_level_cache(str(tmp_path / "none")) is None
+    assert host.caches(str(tmp_path / "none")) == ()
+
+
+def test_caches_are_told_by_level():
+    machine = measurement().machine.model_copy(update={"caches": (96_000, 4_000_000, 32 * MIB)})
+    told = measurement(machine=machine).explain().splitlines()[1]
+    assert told.startswith("2 cores, L1 96.0 kB, L2 4.00 MB, last-level cache 33.6 MB; ")
+    assert "L1" not in measurement().explain()
 
 
 @pytest.mark.parametrize("group", [

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+_CPUS: Final = "/sys/devices/system/cpu"
 ASSUMED_CACHE: Final = 128 * 2**20  # B; where nothing tells: more than most have
 
 # Of a container: its limit and what it uses, as Linux says now and said before.
@@ -38,18 +39,26 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
-def last_level_cache(folder: str = "/sys/devices/system/cpu") -> int | None:
+def last_level_cache(folder: str = _CPUS) -> int | None:
     """All caches before the memory, each that processors share counted once; None: unknown [B]."""
+    if found := caches(folder):
+        return found[-1] or None
+    apple = ("hw.l3cachesize", "hw.perflevel0.l2cachesize", "hw.l2cachesize")
+    return next((int(size) for name in apple if (size := _sysctl(name)).isdigit()), None)
+
+
+def caches(folder: str = _CPUS) -> tuple[int, ...]:
+    """The data caches of each level, nearest first, all of a level together; where Linux tells [B].
+
+    Each that processors share counts once.
+    """
     levels: dict[int, dict[str, int]] = {}
     for cache in Path(folder).glob("cpu[0-9]*/cache/index[0-9]*"):
         size, kind = _read(cache / "size").strip(), _read(cache / "type").strip()
         level, shared = _read(cache / "level").strip(), _read(cache / "shared_cpu_list")
         if kind != "Instruction" and level.isdigit() and size[:-1].isdigit() and size[-1] in _UNITS:
             levels.setdefault(int(level), {})[shared] = int(size[:-1]) * _UNITS[size[-1]]
-    if levels:
-        return sum(levels[max(levels)].values()) or None
-    apple = ("hw.l3cachesize", "hw.perflevel0.l2cachesize", "hw.l2cachesize")
-    return next((int(size) for name in apple if (size := _sysctl(name)).isdigit()), None)
+    return tuple(sum(levels[level].values()) for level in sorted(levels))
 
 
 def memory() -> tuple[int | None, int | None]:

@@ -117,6 +117,7 @@ def measure(
         threads=running,
         cores=host.cores(),
         cache=cache,
+        caches=host.caches() if device == "cpu" else (),
         cache_assumed=not arrays.cache,
         memory=arrays.memory,
         load=load,

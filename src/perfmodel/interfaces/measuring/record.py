@@ -11,6 +11,7 @@ from perfmodel.base.precision import ComputeFormat
 from perfmodel.base.spec import (
     Capacity,
     Count,
+    CountOrZero,
     Flag,
     Name,
     Origin,
@@ -45,6 +46,8 @@ class Machine(Spec):
     )
     cores: Count = quantity("n_c", "1", "Logical processors that the process may run on")
     cache: Capacity = quantity("C_L", "B", "Last-level cache that the jobs exceed")
+    caches: tuple[CountOrZero, ...] = ()
+    """Data caches of each level, nearest first, all of a level together; empty: unknown [B]."""
     cache_assumed: Flag = False
     """Whether nothing told the cache, and it was assumed."""
     memory: Capacity | None = quantity("C", "B", "Memory; None: unknown", default=None)
@@ -232,9 +235,10 @@ class Measurement(Spec):
     def _lines(self) -> Iterator[str]:
         gpu, machine = self.gpu, self.machine
         assumed = " (assumed)" if machine.cache_assumed else ""
+        caches = "".join(f"L{n} {si(size, 'B')}, " for n, size in enumerate(machine.caches[:-1], 1))
         yield f"{machine}; {self.date}"
         yield (
-            f"{machine.cores} cores, last-level cache {si(machine.cache, 'B')}{assumed}; "
+            f"{machine.cores} cores, {caches}last-level cache {si(machine.cache, 'B')}{assumed}; "
             f"arrays of {si(self.allocated, 'B')}; {self.took:.0f} s"
         )
         for one in self.traffic:
