@@ -426,8 +426,8 @@ MUTANTS = (
     Mutant(
         "the first cache in place of the last",
         MEASURING + "host.py",
-        "levels[max(levels)]",
-        "levels[min(levels)]",
+        "return found[-1] or None",
+        "return found[0] or None",
     ),
     Mutant(
         "the decoder's queries meet keys of the future",
