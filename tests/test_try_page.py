@@ -536,3 +536,44 @@ def test_the_charts_draw_each_operation_where_it_belongs(page):
     for name, drawn in parts[: len(rows)]:
         if shares.get(name, 0) > 0.01:
             assert drawn == pytest.approx(shares[name] * width, abs=1.5)
+
+
+# -- the other pages ------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def home(address, site):
+    """The first page of the whole site."""
+    if not (site / "search").is_dir():
+        pytest.skip("PERFMODEL_SITE names no folder of the whole site")
+    return address.removesuffix("try/")
+
+
+def test_a_search_finds_the_pages_of_a_word(browser, home):
+    browser.get(home)
+    place = browser.find_element("css selector", ".md-search__input")
+    place.click()
+    place.send_keys("critical context")
+
+    def found():
+        hits = browser.find_elements("css selector", ".md-search-result__link")
+        return [hit.get_attribute("href") for hit in hits]
+
+    wait_for(browser, lambda: any("/ridge/" in hit for hit in found()))
+
+
+@pytest.mark.parametrize(
+    "path", ["", "attention/", "serving/", "plots/", "comparison/", "catalog/"]
+)
+def test_a_page_fits_a_phone_and_shows_its_formulas(browser, home, path):
+    phone = {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": True}
+    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", phone)
+    browser.get(home + path)
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 360
+    sizes = browser.execute_script(
+        "return [...document.querySelectorAll('math')].map(e => e.getBoundingClientRect().height)"
+    )
+    browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    if path in ("attention/", "serving/"):
+        assert len(sizes) > 5
+        assert min(sizes) > 5
