@@ -1,10 +1,10 @@
 """vLLM's 4-bit experts on Hopper: ``python -m calibration.marlin [FOLDER]``.
 
 The tables' vLLM 0.24 takes Triton's kernel for gpt-oss there. The benchmark that the reference
-data's runs are of asks for Marlin's (``VLLM_MXFP4_USE_MARLIN=1`` in its scripts of 2026, not in those
-of 2025); that versions up to 0.19 take it unasked is an assumption (vllm-project/vllm, pull requests
-27523 and 30598). It turns weights into 16 bits as it goes, and takes more than twice as long for
-many tokens.
+data's runs are of asks for Marlin's (``VLLM_MXFP4_USE_MARLIN=1`` in its scripts of 2026, not in
+those of 2025); that versions up to 0.19 take it unasked is an assumption (vllm-project/vllm, pull
+requests 27523 and 30598). It turns weights into 16 bits as it goes, and takes more than twice as
+long for many tokens.
 
 The tables have Marlin on Hopper for 384 experts in int4 and 896 in mxfp4. What it adds to each
 launch grows with the experts among which it sorts, so that it is taken from gpt-oss's 128 on the
